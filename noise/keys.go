@@ -1,0 +1,153 @@
+package noise
+
+import (
+	"crypto/ecdh"
+	"crypto/subtle"
+	"io"
+)
+
+type (
+	PrivateKey   [32]byte // a Curve25519 scalar
+	PublicKey    [32]byte // a Curve25519 point
+	PresharedKey [32]byte // all zero: none, §5.4
+)
+
+// NewPrivateKey reads a key from rand and clamps it.
+func NewPrivateKey(rand io.Reader) (PrivateKey, error) {
+	var k PrivateKey
+	if _, err := io.ReadFull(rand, k[:]); err != nil {
+		return PrivateKey{}, err
+	}
+	k.Clamp()
+	return k, nil
+}
+
+// Clamp makes k a valid scalar: RFC 7748 §5.
+func (k *PrivateKey) Clamp() {
+	k[0] &= 248
+	k[31] = k[31]&127 | 64
+}
+
+// Public returns k's public key.
+func (k *PrivateKey) Public() PublicKey { return publicKey(newScalar(k)) }
+
+func (k *PrivateKey) Wipe()   { wipe(k[:]) }
+func (k *PresharedKey) Wipe() { wipe(k[:]) }
+
+func (k *PrivateKey) IsZero() bool   { return isZero((*[32]byte)(k)) }
+func (k *PublicKey) IsZero() bool    { return isZero((*[32]byte)(k)) }
+func (k *PresharedKey) IsZero() bool { return isZero((*[32]byte)(k)) }
+
+func isZero(k *[32]byte) bool {
+	var zero [32]byte
+	return subtle.ConstantTimeCompare(k[:], zero[:]) == 1
+}
+
+// newScalar makes k ready for Diffie-Hellman. It costs one scalar multiplication,
+// as the public key comes with it; crypto/ecdh directly rather than x/crypto's
+// curve25519, which is a wrapper around it that repeats this for every dh and
+// leaves the shared secrets on the heap.
+func newScalar(k *PrivateKey) *ecdh.PrivateKey {
+	s, err := ecdh.X25519().NewPrivateKey(k[:])
+	if err != nil {
+		panic(err) // 32 bytes always are a key
+	}
+	return s
+}
+
+func publicKey(s *ecdh.PrivateKey) (p PublicKey) {
+	copy(p[:], s.PublicKey().Bytes())
+	return p
+}
+
+// dh writes DH(s, point) to shared: §5.4. ErrLowOrder: the result would be all zero.
+func dh(shared *[32]byte, s *ecdh.PrivateKey, point *PublicKey) error {
+	if s == nil {
+		return ErrState // a wiped Local
+	}
+	p, err := ecdh.X25519().NewPublicKey(point[:])
+	if err != nil {
+		panic(err) // 32 bytes always are a point
+	}
+	out, err := s.ECDH(p)
+	if err != nil {
+		return ErrLowOrder
+	}
+	copy(shared[:], out)
+	wipe(out)
+	return nil
+}
+
+// A Local is our static identity. Immutable until Wipe.
+type Local struct {
+	scalar *ecdh.PrivateKey
+	public PublicKey
+}
+
+// NewLocal returns the identity of a private key. It costs one scalar multiplication.
+func NewLocal(k *PrivateKey) *Local {
+	s := newScalar(k)
+	return &Local{scalar: s, public: publicKey(s)}
+}
+
+func (l *Local) Public() PublicKey { return l.public }
+
+// Wipe forgets the private key: every handshake with l fails from now on.
+func (l *Local) Wipe() { *l = Local{} }
+
+// A Remote is a peer's static identity and what we share with it. Copies may be
+// used at the same time, one Remote may not.
+type Remote struct {
+	public       PublicKey
+	psk          PresharedKey
+	staticStatic [32]byte // valid if prepared == nil... see prepared
+	prepared     prepared
+}
+
+// prepared says what staticStatic holds.
+type prepared uint8
+
+const (
+	unprepared prepared = iota
+	ready
+	lowOrder // the peer's public key is no good; remembered, for finding out is expensive
+)
+
+func NewRemote(public PublicKey, psk PresharedKey) Remote {
+	return Remote{public: public, psk: psk}
+}
+
+func (r *Remote) Public() PublicKey              { return r.public }
+func (r *Remote) PresharedKey() PresharedKey     { return r.psk }
+func (r *Remote) SetPresharedKey(k PresharedKey) { r.psk = k }
+
+// Prepare computes the static-static secret unless it is there: one scalar
+// multiplication. ErrLowOrder: no handshake with this peer can succeed.
+func (r *Remote) Prepare(l *Local) error {
+	if r.prepared == unprepared {
+		switch err := dh(&r.staticStatic, l.scalar, &r.public); err {
+		case nil:
+			r.prepared = ready
+		case ErrLowOrder:
+			r.prepared = lowOrder
+		default:
+			return err
+		}
+	}
+	if r.prepared == lowOrder {
+		return ErrLowOrder
+	}
+	return nil
+}
+
+// Forget drops the static-static secret, which belongs to one Local.
+func (r *Remote) Forget() {
+	wipe(r.staticStatic[:])
+	r.prepared = unprepared
+}
+
+// Wipe forgets all secrets, the preshared key too.
+func (r *Remote) Wipe() {
+	r.Forget()
+	r.psk.Wipe()
+}
