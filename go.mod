@@ -1,6 +1,6 @@
 module wgd
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/flynn/noise v1.1.0 // indirect
