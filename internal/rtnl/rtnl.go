@@ -1,0 +1,248 @@
+// Package rtnl speaks rtnetlink, the kernel's interface to links, addresses and
+// routes: RFC 3549, netlink(7), rtnetlink(7). Every number is in host order and
+// every part is padded to 4 bytes:
+//
+//	0        4      6       8      12     16
+//	| length | type | flags | seq  | port | body: a fixed struct, attributes |
+//
+//	0        2      4
+//	| length | type | value | padding |        an attribute
+package rtnl
+
+import (
+	"encoding/binary"
+	"iter"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var native = binary.NativeEndian
+
+const (
+	headerSize     = unix.SizeofNlMsghdr
+	attrHeaderSize = unix.SizeofRtAttr
+)
+
+// Lengths of the fixed structs in front of the attributes.
+const (
+	LinkSize  = unix.SizeofIfInfomsg
+	AddrSize  = unix.SizeofIfAddrmsg
+	RouteSize = unix.SizeofRtMsg
+)
+
+// BufferSize holds any datagram of the kernel: it builds them in pages of at
+// most 8 KiB unless the reader offers more.
+const BufferSize = 8192
+
+// A Request is a message under construction.
+type Request []byte
+
+// NewRequest starts a message with the fixed struct body. NLM_F_REQUEST is
+// implied.
+func NewRequest(typ, flags uint16, body []byte) Request {
+	r := make(Request, headerSize, 128)
+	native.PutUint16(r[4:], typ)
+	native.PutUint16(r[6:], flags|unix.NLM_F_REQUEST)
+	return append(r, body...).sized()
+}
+
+// LinkRequest starts a message about the link with this index; 0 leaves it to
+// an IFLA_IFNAME attribute.
+func LinkRequest(typ, flags uint16, index int) Request {
+	var body [LinkSize]byte
+	native.PutUint32(body[4:], uint32(index))
+	return NewRequest(typ, flags, body[:])
+}
+
+// Attr appends an attribute.
+func (r Request) Attr(typ uint16, value []byte) Request {
+	r = native.AppendUint16(r, uint16(attrHeaderSize+len(value)))
+	r = native.AppendUint16(r, typ)
+	r = append(r, value...)
+	r = append(r, make([]byte, align(len(value))-len(value))...)
+	return r.sized()
+}
+
+// Uint32 appends an attribute with a number.
+func (r Request) Uint32(typ uint16, v uint32) Request {
+	return r.Attr(typ, native.AppendUint32(nil, v))
+}
+
+// String appends an attribute with a zero-terminated string.
+func (r Request) String(typ uint16, s string) Request {
+	return r.Attr(typ, append([]byte(s), 0))
+}
+
+func (r Request) sized() Request {
+	native.PutUint32(r, uint32(len(r)))
+	return r
+}
+
+func align(n int) int { return (n + 3) &^ 3 }
+
+// A Message is one message of the kernel; Body starts with the fixed struct.
+type Message struct {
+	Type uint16
+	seq  uint32
+	Body []byte
+}
+
+// Messages yields the messages of a datagram up to the first malformed one.
+func Messages(b []byte) iter.Seq[Message] {
+	return func(yield func(Message) bool) {
+		for len(b) >= headerSize {
+			n := int(native.Uint32(b))
+			if n < headerSize || n > len(b) {
+				return
+			}
+			m := Message{Type: native.Uint16(b[4:]), seq: native.Uint32(b[8:]), Body: b[headerSize:n]}
+			if !yield(m) {
+				return
+			}
+			b = b[min(align(n), len(b)):]
+		}
+	}
+}
+
+// Err is what an NLMSG_ERROR says: nil for an acknowledgement.
+func (m Message) Err() error {
+	if len(m.Body) < 4 {
+		return unix.EBADMSG
+	}
+	if e := int32(native.Uint32(m.Body)); e != 0 {
+		return unix.Errno(-e)
+	}
+	return nil
+}
+
+// Attrs yields the attributes behind a fixed struct of size bytes, up to the
+// first malformed one.
+func (m Message) Attrs(size int) iter.Seq2[uint16, []byte] {
+	return func(yield func(uint16, []byte) bool) {
+		b := m.Body[min(size, len(m.Body)):]
+		for len(b) >= attrHeaderSize {
+			n := int(native.Uint16(b))
+			if n < attrHeaderSize || n > len(b) {
+				return
+			}
+			if !yield(native.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), b[attrHeaderSize:n]) {
+				return
+			}
+			b = b[min(align(n), len(b)):]
+		}
+	}
+}
+
+// A Link is what an RTM_NEWLINK or RTM_DELLINK says of an interface.
+type Link struct {
+	Index int
+	Name  string
+	MTU   int
+	Flags uint32 // IFF_UP and others
+}
+
+// Link parses a message about an interface. It is false for messages in which
+// another family, such as AF_BRIDGE, speaks of the interface.
+func (m Message) Link() (l Link, ok bool) {
+	if len(m.Body) < LinkSize || m.Body[0] != unix.AF_UNSPEC {
+		return l, false
+	}
+	l.Index = int(int32(native.Uint32(m.Body[4:])))
+	l.Flags = native.Uint32(m.Body[8:])
+	for typ, v := range m.Attrs(LinkSize) {
+		switch {
+		case typ == unix.IFLA_IFNAME:
+			l.Name = unix.ByteSliceToString(v)
+		case typ == unix.IFLA_MTU && len(v) == 4:
+			l.MTU = int(native.Uint32(v))
+		}
+	}
+	return l, true
+}
+
+// A Conn carries requests, one at a time, in the network namespace of the
+// thread that opened it.
+type Conn struct {
+	fd  int
+	seq uint32
+	buf [BufferSize]byte
+}
+
+// Dial opens a Conn.
+func Dial() (*Conn, error) {
+	fd, err := Socket(0, 0)
+	if err != nil {
+		return nil, err
+	}
+	// The kernel answers before sendto returns; the timeout is for a bug.
+	tv := unix.NsecToTimeval(int64(5 * time.Second))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &Conn{fd: fd}, nil
+}
+
+// Socket opens a bound socket that receives the groups (RTMGRP_ bits). flags is
+// 0 or SOCK_NONBLOCK.
+func Socket(flags int, groups uint32) (int, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|flags, unix.NETLINK_ROUTE)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func (c *Conn) Close() error { return unix.Close(c.fd) }
+
+// Do sends a request and waits for the kernel's verdict: nil or a unix.Errno.
+func (c *Conn) Do(r Request) error {
+	return c.exchange(r, unix.NLM_F_ACK, nil)
+}
+
+// Dump sends a request for a list and hands its messages to f; they are valid
+// until f returns.
+func (c *Conn) Dump(r Request, f func(Message)) error {
+	return c.exchange(r, unix.NLM_F_DUMP, f)
+}
+
+// Get sends a request for one object and hands the answer to f.
+func (c *Conn) Get(r Request, f func(Message)) error {
+	return c.exchange(r, unix.NLM_F_ACK, f)
+}
+
+// exchange reads until NLMSG_ERROR, which is the acknowledgement too, or
+// NLMSG_DONE.
+func (c *Conn) exchange(r Request, flags uint16, f func(Message)) error {
+	c.seq++
+	native.PutUint16(r[6:], native.Uint16(r[6:])|flags)
+	native.PutUint32(r[8:], c.seq)
+	if err := unix.Sendto(c.fd, r, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	for {
+		n, _, err := unix.Recvfrom(c.fd, c.buf[:], 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for m := range Messages(c.buf[:n]) {
+			switch {
+			case m.seq != c.seq:
+			case m.Type == unix.NLMSG_ERROR:
+				return m.Err()
+			case m.Type == unix.NLMSG_DONE:
+				return nil
+			case f != nil:
+				f(m)
+			}
+		}
+	}
+}

@@ -1,0 +1,420 @@
+package tun
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	wgtun "golang.zx2c4.com/wireguard/tun"
+
+	"wgd/internal/rtnl"
+)
+
+const (
+	clonePath   = "/dev/net/tun"
+	cloneMajor  = 10 // Documentation/admin-guide/devices.txt
+	cloneMinor  = 200
+	deviceFlags = unix.IFF_TUN | unix.IFF_NO_PI
+)
+
+// Kernel is a TUN of the Linux kernel.
+type Kernel struct {
+	file  *os.File
+	read  syscall.RawConn
+	fd    int  // of file; used inside callbacks of read only, which keep it open
+	empty bool // owned by Drain: the last TryRead found nothing
+	gone  bool // owned by Drain: the last TryRead found no interface
+
+	// link is what Watch was last told. Its fields are never changed.
+	link   atomic.Pointer[State]
+	closed atomic.Bool
+
+	mu      sync.Mutex
+	netlink *os.File // guarded by mu; replaced when the interface changes its namespace
+}
+
+// Create makes the interface, or attaches to a persistent TUN of that name, and
+// sets its MTU. It and what watches it live in the calling thread's namespace.
+func Create(name string, mtu int) (*Kernel, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	fd, err := openClone()
+	if err != nil {
+		return nil, err
+	}
+	ifr, err := unix.NewIfreq(name)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("create %s: %w", name, err)
+	}
+	ifr.SetUint16(deviceFlags)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("create %s: %s", name, createError(err))
+	}
+	k, err := newKernel(fd)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.setMTU(mtu); err != nil {
+		k.Close()
+		return nil, fmt.Errorf("%s: set MTU %d: %w", name, mtu, err)
+	}
+	return k, nil
+}
+
+// FromFD takes over a descriptor on which TUNSETIFF was done. The MTU stays as
+// it is.
+func FromFD(fd int) (*Kernel, error) { return newKernel(fd) }
+
+// CheckName returns an error unless name can be an interface's: 1 to 15 bytes
+// without '/', ':', '%' (the kernel's template for a free number) and spaces,
+// and neither "." nor "..".
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("interface name is empty")
+	case len(name) >= unix.IFNAMSIZ:
+		return fmt.Errorf("interface name %q is longer than %d bytes", name, unix.IFNAMSIZ-1)
+	case name == "." || name == ".." || strings.ContainsAny(name, "/:% \t\n\v\f\r\x00"):
+		return fmt.Errorf("interface name %q is not valid", name)
+	}
+	return nil
+}
+
+// createError explains what TUNSETIFF refuses.
+func createError(err error) string {
+	switch err {
+	case unix.EBUSY:
+		return "name in use: another process holds this interface"
+	case unix.EINVAL, unix.EEXIST:
+		return "name in use: the interface exists and is no TUN"
+	case unix.EPERM, unix.EACCES:
+		return "operation not permitted (needs root or CAP_NET_ADMIN)"
+	}
+	return err.Error()
+}
+
+// openClone opens the node that makes TUNs. Root makes the node if it is
+// missing: opening it loads the module where that is automatic.
+func openClone() (int, error) {
+	fd, err := unix.Open(clonePath, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT && os.Geteuid() == 0 {
+		if unix.Mkdir("/dev/net", 0o755); unix.Mknod(clonePath, unix.S_IFCHR|0o600, int(unix.Mkdev(cloneMajor, cloneMinor))) == nil {
+			var err2 error
+			if fd, err2 = unix.Open(clonePath, unix.O_RDWR|unix.O_CLOEXEC, 0); err2 == nil {
+				return fd, nil
+			}
+			if err = err2; err != unix.EPERM && err != unix.EACCES {
+				unix.Unlink(clonePath)
+			}
+		}
+	}
+	switch err {
+	case nil:
+		return fd, nil
+	case unix.ENOENT:
+		return -1, errors.New("open " + clonePath + ": no such file (is the tun module loaded? kmod-tun on OpenWrt)")
+	case unix.ENODEV, unix.ENXIO:
+		return -1, errors.New("open " + clonePath + ": no such device (is the tun module loaded? kmod-tun on OpenWrt)")
+	case unix.EPERM, unix.EACCES:
+		return -1, errors.New("open " + clonePath + ": permission denied (needs root or CAP_NET_ADMIN)")
+	}
+	return -1, fmt.Errorf("open %s: %w", clonePath, err)
+}
+
+// newKernel owns fd from here on. The wireguard package's Device is dropped for
+// its file: its own Read, Write and monitor are not used.
+func newKernel(fd int) (*Kernel, error) {
+	ifr, err := getIff(fd)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("descriptor %d: not a TUN interface: %w", fd, err)
+	}
+	if got := ifr.Uint16() & (unix.IFF_TUN | unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR); got != deviceFlags {
+		unix.Close(fd)
+		return nil, fmt.Errorf("%s: TUN flags %#x, need IFF_TUN and IFF_NO_PI alone", ifr.Name(), got)
+	}
+	dev, name, err := wgtun.CreateUnmonitoredTUNFromFD(fd)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kernel{file: dev.File(), fd: fd}
+	if k.read, err = k.file.SyscallConn(); err != nil {
+		return nil, err
+	}
+	k.link.Store(&State{Name: name, MTU: DefaultMTU})
+	if err := k.openNetlink(); err != nil {
+		k.file.Close()
+		return nil, fmt.Errorf("%s: rtnetlink: %w", name, err)
+	}
+	if mtu, err := k.getMTU(); err == nil {
+		k.link.Store(&State{Name: name, MTU: mtu})
+	}
+	return k, nil
+}
+
+func getIff(fd int) (*unix.Ifreq, error) {
+	ifr, err := unix.NewIfreq("")
+	if err != nil {
+		return nil, err
+	}
+	return ifr, unix.IoctlIfreq(fd, unix.TUNGETIFF, ifr)
+}
+
+// File is the descriptor to hand to another process.
+func (k *Kernel) File() *os.File { return k.file }
+
+func (k *Kernel) Name() string { return k.link.Load().Name }
+func (k *Kernel) MTU() int     { return k.link.Load().MTU }
+
+func (k *Kernel) Drain(f func() bool) error {
+	// The read lock that RawConn.Read holds keeps fd from being closed and
+	// reused under f. The netpoller is edge-triggered: parking before EAGAIN
+	// could last for ever.
+	err := k.read.Read(func(uintptr) bool {
+		for {
+			k.empty = false
+			if !f() || k.gone || k.closed.Load() {
+				return true
+			}
+			if k.empty {
+				return false
+			}
+		}
+	})
+	switch {
+	case k.closed.Load():
+		return nil
+	case k.gone:
+		return ErrRemoved
+	case err != nil && k.detached():
+		// The descriptor polls as an error once the interface is gone.
+		return ErrRemoved
+	}
+	return err
+}
+
+func (k *Kernel) TryRead(buf []byte) (int, error) {
+	for {
+		n, err := unix.Read(k.fd, buf)
+		switch err {
+		case nil:
+			return n, nil
+		case unix.EAGAIN:
+			k.empty = true
+			return 0, nil
+		case unix.EINTR:
+		case unix.EBADFD:
+			k.gone = true
+			return 0, ErrRemoved
+		default:
+			return 0, err
+		}
+	}
+}
+
+func (k *Kernel) Write(packet []byte) error {
+	_, err := k.file.Write(packet)
+	return err
+}
+
+// detached asks whether the interface behind the descriptor is gone.
+func (k *Kernel) detached() bool {
+	_, err := k.currentName()
+	return errors.Is(err, unix.EBADFD)
+}
+
+// currentName asks the TUN itself, whatever its namespace.
+func (k *Kernel) currentName() (name string, err error) {
+	err2 := k.read.Control(func(fd uintptr) {
+		var ifr *unix.Ifreq
+		if ifr, err = getIff(int(fd)); err == nil {
+			name = ifr.Name()
+		}
+	})
+	return name, errors.Join(err2, err)
+}
+
+func (k *Kernel) Close() error {
+	if k.closed.Swap(true) {
+		return nil
+	}
+	k.mu.Lock()
+	k.netlink.Close()
+	k.mu.Unlock()
+	return k.file.Close()
+}
+
+// setMTU and getMTU use ioctls: they are what qemu's user mode translates.
+func (k *Kernel) setMTU(mtu int) error {
+	ifr, err := unix.NewIfreq(k.Name())
+	if err != nil {
+		return err
+	}
+	ifr.SetUint32(uint32(mtu))
+	if err := k.ioctl(unix.SIOCSIFMTU, ifr); err != nil {
+		return err
+	}
+	k.link.Store(&State{Name: k.Name(), MTU: mtu})
+	return nil
+}
+
+func (k *Kernel) getMTU() (int, error) {
+	ifr, err := unix.NewIfreq(k.Name())
+	if err != nil {
+		return 0, err
+	}
+	err = k.ioctl(unix.SIOCGIFMTU, ifr)
+	return int(ifr.Uint32()), err
+}
+
+// ioctl runs an interface request in the namespace of the netlink socket: any
+// socket serves them.
+func (k *Kernel) ioctl(req uint, ifr *unix.Ifreq) error {
+	k.mu.Lock()
+	conn, err := k.netlink.SyscallConn()
+	k.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	err2 := conn.Control(func(fd uintptr) { err = unix.IoctlIfreq(int(fd), req, ifr) })
+	return errors.Join(err2, err)
+}
+
+// openNetlink opens a listener in the interface's namespace. That is the
+// calling thread's, unless another process handed us the TUN or the interface
+// was moved; kernels before 5.8 cannot tell (TUNGETDEVNETNS).
+func (k *Kernel) openNetlink() error {
+	fd, err := rtnl.Socket(unix.SOCK_NONBLOCK, unix.RTMGRP_LINK)
+	if err != nil {
+		return err
+	}
+	k.read.Control(func(tun uintptr) {
+		if ns, err := unix.IoctlRetInt(int(tun), unix.TUNGETDEVNETNS); err == nil {
+			if own, err := unix.IoctlRetInt(fd, unix.SIOCGSKNS); err == nil {
+				if !sameFile(ns, own) {
+					if other, err := socketIn(ns); err == nil {
+						unix.Close(fd)
+						fd = other
+					}
+				}
+				unix.Close(own)
+			}
+			unix.Close(ns)
+		}
+	})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed.Load() {
+		unix.Close(fd)
+		return os.ErrClosed
+	}
+	if k.netlink != nil {
+		k.netlink.Close()
+	}
+	k.netlink = os.NewFile(uintptr(fd), "rtnetlink")
+	return nil
+}
+
+func sameFile(a, b int) bool {
+	var x, y unix.Stat_t
+	return unix.Fstat(a, &x) == nil && unix.Fstat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
+}
+
+// socketIn opens a listener in another namespace, on a thread that ends with
+// the goroutine because it stays locked to it.
+func socketIn(ns int) (fd int, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if err = unix.Setns(ns, unix.CLONE_NEWNET); err == nil {
+			fd, err = rtnl.Socket(unix.SOCK_NONBLOCK, unix.RTMGRP_LINK)
+		}
+	}()
+	<-done
+	return fd, err
+}
+
+func (k *Kernel) Watch(f func(State)) error {
+	buf := make([]byte, rtnl.BufferSize)
+	var last State
+	err := k.askState()
+	for {
+		if k.closed.Load() {
+			return nil
+		}
+		if errors.Is(err, unix.EBADFD) {
+			return ErrRemoved
+		}
+		if err != nil {
+			return fmt.Errorf("%s: rtnetlink: %w", k.Name(), err)
+		}
+		k.mu.Lock()
+		nl := k.netlink
+		k.mu.Unlock()
+		var n int
+		if n, err = nl.Read(buf); errors.Is(err, unix.ENOBUFS) {
+			// Events were lost: the answer brings the state up to date.
+			err = k.askState()
+			continue
+		}
+		for m := range rtnl.Messages(buf[:max(n, 0)]) {
+			gone := false
+			switch m.Type {
+			case unix.RTM_NEWLINK:
+				l, ok := m.Link()
+				if !ok || l.Name == "" || (last.Index != 0 && l.Index != last.Index) || (last.Index == 0 && l.Name != k.Name()) {
+					continue
+				}
+				s := State{Name: l.Name, Index: l.Index, MTU: l.MTU, Up: l.Flags&unix.IFF_UP != 0}
+				if s != last {
+					last = s
+					k.link.Store(&s)
+					f(s)
+				}
+			case unix.RTM_DELLINK:
+				l, ok := m.Link()
+				gone = ok && l.Index == last.Index
+			case unix.NLMSG_ERROR:
+				gone = m.Err() != nil
+			}
+			if gone {
+				// Deleted, or moved to another namespace.
+				last.Index = 0
+				if _, err = k.currentName(); err == nil {
+					if err = k.openNetlink(); err == nil {
+						err = k.askState()
+					}
+				}
+				break
+			}
+		}
+	}
+}
+
+// askState sends the question whose answer Watch reads among the events. It
+// asks by name, for that is what the TUN itself knows in any namespace.
+func (k *Kernel) askState() error {
+	name, err := k.currentName()
+	if err != nil {
+		return err
+	}
+	if s := *k.link.Load(); s.Name != name {
+		s.Name = name
+		k.link.Store(&s)
+	}
+	k.mu.Lock()
+	nl := k.netlink
+	k.mu.Unlock()
+	_, err = nl.Write(rtnl.LinkRequest(unix.RTM_GETLINK, 0, 0).String(unix.IFLA_IFNAME, name))
+	return err
+}
