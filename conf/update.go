@@ -10,7 +10,7 @@ import (
 
 // An AllowedIP is one change of a peer's allowed IPs.
 type AllowedIP struct {
-	Prefix netip.Prefix // masked; never 4-in-6
+	Prefix netip.Prefix // masked; a 4-in-6 prefix is an IPv6 prefix
 	Remove bool         // remove it if it is this peer's; else add it, taking it from any other peer
 }
 
