@@ -1,29 +1,641 @@
 package device
 
+import (
+	"encoding/binary"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A datagram is one that came in.
 type datagram struct {
-	data []byte
+	data []byte // not empty; begins at a multiple of 16
 	from endpoint
-	tos  byte
+	tos  byte // traffic class of the outer header
 }
 
+// A segment is one message inside the buffer of a batch.
 type segment struct {
 	off, len int
-	tos      byte
+	tos      byte // for the outer header
 }
 
+// A conn is a bound UDP socket of one address family.
 type conn interface {
+	// serve hands over what arrives, in bursts, until the socket is closed (nil)
+	// or dead (why). The data lies in storage that is used again when handle
+	// returns; handle may change it in place. Called once.
 	serve(handle func([]datagram)) error
+
+	// send sends each segment of buf to one endpoint. A source in to that does
+	// not work any more is cleared. A segment that the kernel refuses does not
+	// keep the others; the first refusal is returned. A full socket is waited
+	// for, at most sendPatience. to and buf must lie in the heap if the call is
+	// not to allocate. May be called from several goroutines.
 	send(to *endpoint, buf []byte, segs []segment) error
+
 	setMark(mark uint32) error
 	port() uint16
+
+	// close waits for a running handle: not to be called from it, nor under a
+	// lock that it takes. When it returns the port is free.
 	close() error
 }
 
-// offloads says which kernel features may be used.
+// offloads says which kernel features may be tried.
 type offloads struct {
 	sendmmsg bool
 }
 
+const (
+	maxDatagram = 64 << 10 // no UDP payload is longer
+
+	maxBurst  = 64
+	arenaSize = maxDatagram + maxBurst*1536 // a burst of full Ethernet frames
+
+	// The kernel takes up to 1,024; beyond some dozens there is nothing to win.
+	maxSendBatch = 64
+	sendPatience = time.Second
+
+	// About 50 ms of 100 Mbit/s. The kernel doubles it for its own book-keeping.
+	socketBuffer = 512 << 10
+)
+
+// newSocket is socket(2); a test stands in for a kernel that lacks a family.
+var newSocket = unix.Socket
+
+// listenUDP opens a socket for each address family on the same port, 0 for one
+// that is free in both. A family that the kernel does not have gives a nil conn.
 func listenUDP(port uint16, mark uint32, off offloads) (v4, v6 conn, actual uint16, err error) {
-	return nil, nil, 0, nil
+	for try := 1; ; try++ {
+		v4, v6, actual, err = listenBoth(port, mark, off)
+		// The port that the kernel found for IPv4 may be taken for IPv6.
+		if err != unix.EADDRINUSE || port != 0 || try == 10 {
+			return v4, v6, actual, err
+		}
+	}
+}
+
+func listenBoth(port uint16, mark uint32, off offloads) (v4, v6 conn, actual uint16, err error) {
+	four, err4 := openUDP(false, port, mark, off)
+	if err4 != nil && !noSuchFamily(err4) {
+		return nil, nil, 0, err4
+	}
+	if four != nil {
+		v4, port = four, four.localPort
+	}
+	six, err6 := openUDP(true, port, mark, off)
+	if six != nil {
+		v6, port = six, six.localPort
+	} else if four == nil || !noSuchFamily(err6) {
+		if four != nil {
+			four.close()
+		}
+		return nil, nil, 0, err6
+	}
+	return v4, v6, port, nil
+}
+
+func noSuchFamily(err error) bool {
+	return err == unix.EAFNOSUPPORT || err == unix.EADDRNOTAVAIL
+}
+
+// A udpConn is a socket on Go's netpoller, without package net: its reads give
+// no access to what a reply from the right address needs without allocating.
+type udpConn struct {
+	v6        bool
+	localPort uint16
+	file      *os.File
+	raw       syscall.RawConn
+	closing   atomic.Bool
+
+	out sender
+}
+
+func openUDP(v6 bool, port uint16, mark uint32, off offloads) (*udpConn, error) {
+	family := unix.AF_INET
+	if v6 {
+		family = unix.AF_INET6
+	}
+	fd, err := newSocket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	if err != nil {
+		return nil, err
+	}
+	port, err = setUp(fd, v6, port, mark)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	c := &udpConn{v6: v6, localPort: port, file: os.NewFile(uintptr(fd), "udp")}
+	if c.raw, err = c.file.SyscallConn(); err != nil {
+		c.file.Close()
+		return nil, err
+	}
+	c.out.init(c, off)
+	return c, nil
+}
+
+// setUp sets the options of a socket and binds it.
+func setUp(fd int, v6 bool, port uint16, mark uint32) (actual uint16, err error) {
+	var local unix.Sockaddr = &unix.SockaddrInet4{Port: int(port)}
+	if v6 {
+		local = &unix.SockaddrInet6{Port: int(port)}
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
+			return 0, err
+		}
+	}
+	if mark != 0 {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(mark)); err != nil {
+			return 0, err
+		}
+	}
+
+	// A kernel that refuses one of these still carries packets.
+	try := func(level, option, value int) error {
+		return unix.SetsockoptInt(fd, level, option, value)
+	}
+	if v6 {
+		try(unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
+		try(unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1)
+		try(unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DONT)
+	} else {
+		try(unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
+		try(unix.IPPROTO_IP, unix.IP_RECVTOS, 1)
+		// DF clear: too large an outer packet is fragmented, not lost.
+		try(unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
+	}
+	// FORCE exceeds the system's limit but wants CAP_NET_ADMIN.
+	if try(unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBuffer) != nil {
+		try(unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer)
+	}
+	if try(unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBuffer) != nil {
+		try(unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
+	}
+
+	if err := unix.Bind(fd, local); err != nil {
+		return 0, err
+	}
+	local, err = unix.Getsockname(fd)
+	switch a := local.(type) {
+	case *unix.SockaddrInet4:
+		return uint16(a.Port), err
+	case *unix.SockaddrInet6:
+		return uint16(a.Port), err
+	}
+	return 0, err
+}
+
+func (c *udpConn) port() uint16 { return c.localPort }
+
+func (c *udpConn) setMark(mark uint32) error {
+	var err error
+	if e := c.raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(mark))
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
+func (c *udpConn) close() error {
+	c.closing.Store(true)
+	return c.file.Close()
+}
+
+func (c *udpConn) serve(handle func([]datagram)) error {
+	r := newReceiver(c.v6)
+	var fatal error
+	err := c.raw.Read(func(fd uintptr) bool {
+		for !c.closing.Load() {
+			empty, err := r.burst(int(fd))
+			if len(r.batch) > 0 {
+				handle(r.batch)
+			}
+			if err != nil {
+				fatal = err
+				return true
+			}
+			if empty {
+				return false // the poller waits for more
+			}
+		}
+		return true
+	})
+	switch {
+	case c.closing.Load():
+		return nil
+	case fatal != nil:
+		return fatal
+	}
+	return err
+}
+
+// A receiver reads datagrams into one arena:
+//
+//	| datagram |pad| datagram |pad| …   | >= maxDatagram free for the next |
+//	0              ^ a multiple of 16
+type receiver struct {
+	v6    bool
+	arena []byte
+	batch []datagram
+
+	msg     unix.Msghdr // points to the four below
+	iov     unix.Iovec
+	from    unix.RawSockaddrInet6 // or Inet4, which is shorter
+	control [128]byte
+
+	troubles int // errors in a row
+}
+
+func newReceiver(v6 bool) *receiver {
+	r := &receiver{v6: v6, arena: make([]byte, arenaSize), batch: make([]datagram, 0, maxBurst)}
+	r.msg.Name = (*byte)(unsafe.Pointer(&r.from))
+	r.msg.Iov = &r.iov
+	r.msg.SetIovlen(1)
+	r.msg.Control = &r.control[0]
+	return r
+}
+
+// burst fills batch with what is there. It reports whether the socket was left
+// empty, or the error that it will not recover from.
+func (r *receiver) burst(fd int) (empty bool, err error) {
+	r.batch = r.batch[:0]
+	free := 0
+	for range maxBurst {
+		if len(r.arena)-free < maxDatagram {
+			break
+		}
+		n, errno := r.receive(fd, r.arena[free:free+maxDatagram])
+		switch errno {
+		case 0:
+			r.troubles = 0
+		case unix.EAGAIN:
+			return true, nil
+		case unix.EINTR:
+			continue
+		default:
+			return false, r.trouble(errno)
+		}
+		if n == 0 || r.msg.Flags&unix.MSG_TRUNC != 0 {
+			continue // no message of ours is empty or longer than UDP allows
+		}
+		r.batch = append(r.batch, datagram{data: r.arena[free : free+n : free+n]})
+		r.describe(&r.batch[len(r.batch)-1])
+		free = (free + n + 15) &^ 15
+	}
+	return false, nil
+}
+
+// receive is recvmsg(2) into buf.
+func (r *receiver) receive(fd int, buf []byte) (int, unix.Errno) {
+	r.iov.Base = &buf[0]
+	r.iov.SetLen(len(buf))
+	r.msg.Namelen = uint32(unsafe.Sizeof(r.from))
+	r.msg.SetControllen(len(r.control))
+	r.msg.Flags = 0
+	n, _, errno := unix.Syscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
+	return int(n), errno
+}
+
+// trouble judges an error of recvmsg. What an earlier datagram met on its way,
+// or a moment without memory, passes: nil. Not if it goes on for a second.
+func (r *receiver) trouble(errno unix.Errno) error {
+	switch errno {
+	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENETDOWN,
+		unix.EMSGSIZE, unix.EPROTO, unix.ENOPROTOOPT, unix.EACCES, unix.EPERM,
+		unix.ENOBUFS, unix.ENOMEM:
+	default:
+		return errno
+	}
+	if r.troubles++; r.troubles > 100 {
+		return errno
+	}
+	if r.troubles > 4 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil
+}
+
+// describe reads where the datagram in hand came from and how.
+func (r *receiver) describe(d *datagram) {
+	sa := unsafe.Slice((*byte)(unsafe.Pointer(&r.from)), unsafe.Sizeof(r.from))
+	port := binary.BigEndian.Uint16(sa[2:])
+	if r.v6 {
+		d.from.addr = netip.AddrPortFrom(netip.AddrFrom16([16]byte(sa[8:24])), port)
+		d.from.scope = binary.NativeEndian.Uint32(sa[24:])
+	} else {
+		d.from.addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte(sa[4:8])), port)
+	}
+
+	rest := r.control[:min(int(r.msg.Controllen), len(r.control))]
+	for len(rest) >= unix.SizeofCmsghdr {
+		level, kind, data, next := parseControl(rest)
+		rest = next
+		switch {
+		case level == unix.IPPROTO_IP && kind == unix.IP_PKTINFO && len(data) >= 12:
+			// struct in_pktinfo: interface, our address, the header's address. The
+			// last is no source for a reply if it is a broadcast address.
+			d.from.srcIf = binary.NativeEndian.Uint32(data)
+			d.from.src = netip.AddrFrom4([4]byte(data[4:8]))
+		case level == unix.IPPROTO_IP && kind == unix.IP_TOS && len(data) >= 1:
+			d.tos = data[0]
+		case level == unix.IPPROTO_IPV6 && kind == unix.IPV6_PKTINFO && len(data) >= 20:
+			// struct in6_pktinfo: the header's address, interface.
+			d.from.srcIf = binary.NativeEndian.Uint32(data[16:])
+			if a := netip.AddrFrom16([16]byte(data[:16])); !a.IsMulticast() {
+				d.from.src = a
+			}
+		case level == unix.IPPROTO_IPV6 && kind == unix.IPV6_TCLASS && len(data) >= 4:
+			d.tos = byte(binary.NativeEndian.Uint32(data))
+		}
+	}
+}
+
+// A control message, cmsg(3), in host order; a word is as long as a pointer:
+//
+//	| length: word | level: 4 | kind: 4 | data … | pad to a word |
+//	<----------- length counts --------------->
+const wordSize = int(unsafe.Sizeof(uintptr(0)))
+
+func parseControl(b []byte) (level, kind uint32, data, rest []byte) {
+	var n uint64
+	if wordSize == 8 {
+		n = binary.NativeEndian.Uint64(b)
+	} else {
+		n = uint64(binary.NativeEndian.Uint32(b))
+	}
+	level = binary.NativeEndian.Uint32(b[wordSize:])
+	kind = binary.NativeEndian.Uint32(b[wordSize+4:])
+	if n < unix.SizeofCmsghdr || n > uint64(len(b)) {
+		return 0, 0, nil, nil
+	}
+	return level, kind, b[unix.SizeofCmsghdr:n], b[min(len(b), unix.CmsgSpace(int(n)-unix.SizeofCmsghdr)):]
+}
+
+// appendControl begins a control message of n bytes of data.
+func appendControl(b []byte, level, kind uint32, n int) []byte {
+	if wordSize == 8 {
+		b = binary.NativeEndian.AppendUint64(b, uint64(unix.CmsgLen(n)))
+	} else {
+		b = binary.NativeEndian.AppendUint32(b, uint32(unix.CmsgLen(n)))
+	}
+	b = binary.NativeEndian.AppendUint32(b, level)
+	return binary.NativeEndian.AppendUint32(b, kind)
+}
+
+func padControl(b []byte) []byte {
+	for len(b)%wordSize != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// A mmsghdr is struct mmsghdr of sendmmsg(2).
+type mmsghdr struct {
+	msg unix.Msghdr
+	n   uint32
+}
+
+// PKTINFO of IPv6 and the traffic class.
+const maxSendControl = 64
+
+// A sender owns what send(2) needs, so that sending allocates nothing.
+type sender struct {
+	conn  *udpConn
+	flush func(fd uintptr) bool // method value of tryFlush, allocated once
+
+	mu       sync.Mutex // held while sending; guards all below
+	noBatch  bool       // no sendmmsg in this kernel
+	noTOS    bool       // the kernel takes no traffic class with a message
+	deadline bool       // a write deadline is set
+
+	// The send in hand.
+	to    *endpoint
+	buf   []byte
+	segs  []segment
+	count int   // messages built, of the first segments
+	done  int   // of those, sent or given up
+	err   error // of the first given up
+
+	name    unix.RawSockaddrInet6 // or Inet4
+	msgs    [maxSendBatch]mmsghdr
+	iovs    [maxSendBatch]unix.Iovec
+	control [maxSendBatch][maxSendControl]byte
+}
+
+func (s *sender) init(c *udpConn, off offloads) {
+	s.conn = c
+	s.flush = s.tryFlush
+	s.noBatch = !off.sendmmsg
+	for i := range s.msgs {
+		m := &s.msgs[i].msg
+		m.Name = (*byte)(unsafe.Pointer(&s.name))
+		m.Iov = &s.iovs[i]
+		m.SetIovlen(1)
+	}
+}
+
+func (c *udpConn) send(to *endpoint, buf []byte, segs []segment) error {
+	if c.v6 == to.is4() {
+		return unix.EAFNOSUPPORT
+	}
+	s := &c.out
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.to, s.buf, s.segs, s.err = to, buf, segs, nil
+	s.putName()
+	for len(s.segs) > 0 {
+		s.count = min(len(s.segs), maxSendBatch)
+		s.done = 0
+		s.build(0)
+		err := c.raw.Write(s.flush)
+		if s.deadline {
+			s.deadline = false
+			c.file.SetWriteDeadline(time.Time{})
+		}
+		if err != nil {
+			if c.closing.Load() {
+				err = os.ErrClosed
+			}
+			s.fail(err)
+			break // still full, or closed: the rest is dropped
+		}
+		s.segs = s.segs[s.count:]
+	}
+	s.to, s.buf, s.segs = nil, nil, nil
+	return s.err
+}
+
+func (s *sender) fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// putName writes the destination as struct sockaddr_in or sockaddr_in6.
+func (s *sender) putName() {
+	s.name = unix.RawSockaddrInet6{Family: unix.AF_INET6, Scope_id: s.to.scope}
+	length := unix.SizeofSockaddrInet6
+	sa := unsafe.Slice((*byte)(unsafe.Pointer(&s.name)), length)
+	binary.BigEndian.PutUint16(sa[2:], s.to.addr.Port())
+	if s.conn.v6 {
+		s.name.Addr = s.to.addr.Addr().As16()
+	} else {
+		s.name.Family = unix.AF_INET
+		length = unix.SizeofSockaddrInet4
+		a := s.to.addr.Addr().As4()
+		copy(sa[4:], a[:])
+	}
+	for i := range min(len(s.segs), maxSendBatch) {
+		s.msgs[i].msg.Namelen = uint32(length)
+	}
+}
+
+// build describes the segments from index first on to the kernel. Neighbours of
+// one traffic class share their control messages.
+func (s *sender) build(first int) {
+	var control []byte
+	for i := first; i < s.count; i++ {
+		seg := &s.segs[i]
+		s.iovs[i].Base = &s.buf[seg.off : seg.off+seg.len][0]
+		s.iovs[i].SetLen(seg.len)
+		if i == first || seg.tos != s.segs[i-1].tos {
+			control = s.putControl(s.control[i][:0], seg.tos, s.to.src.IsValid(), !s.noTOS)
+		}
+		setControl(&s.msgs[i].msg, control)
+	}
+}
+
+func setControl(m *unix.Msghdr, control []byte) {
+	m.Control = unsafe.SliceData(control)
+	if len(control) == 0 {
+		m.Control = nil
+	}
+	m.SetControllen(len(control))
+}
+
+// putControl appends the control messages of one message.
+func (s *sender) putControl(b []byte, tos byte, withSource, withTOS bool) []byte {
+	switch {
+	case withSource && s.conn.v6:
+		// struct in6_pktinfo: source, interface.
+		src := s.to.src.As16()
+		b = appendControl(b, unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, 20)
+		b = append(b, src[:]...)
+		b = binary.NativeEndian.AppendUint32(b, s.to.srcIf)
+		b = padControl(b)
+	case withSource:
+		// struct in_pktinfo: interface, source, unused.
+		src := s.to.src.As4()
+		b = appendControl(b, unix.IPPROTO_IP, unix.IP_PKTINFO, 12)
+		b = binary.NativeEndian.AppendUint32(b, s.to.srcIf)
+		b = append(b, src[:]...)
+		b = append(b, 0, 0, 0, 0)
+		b = padControl(b)
+	}
+	if withTOS && tos != 0 {
+		level, kind := uint32(unix.IPPROTO_IP), uint32(unix.IP_TOS)
+		if s.conn.v6 {
+			level, kind = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+		}
+		b = appendControl(b, level, kind, 4)
+		b = binary.NativeEndian.AppendUint32(b, uint32(tos))
+		b = padControl(b)
+	}
+	return b
+}
+
+// tryFlush sends what was built. It is the callback of RawConn.Write: false
+// means to come back when the socket is writable.
+func (s *sender) tryFlush(fd uintptr) bool {
+	for s.done < s.count {
+		n, errno := s.transmit(fd)
+		switch {
+		case errno == 0:
+			s.done += n
+			continue
+		case errno == unix.EINTR:
+			continue
+		case errno == unix.ENOSYS && !s.noBatch:
+			s.noBatch = true
+			continue
+		case errno != unix.EAGAIN:
+			errno = s.repair(fd, errno)
+		}
+		if errno == unix.EAGAIN {
+			if !s.deadline {
+				s.deadline = true
+				s.conn.file.SetWriteDeadline(time.Now().Add(sendPatience))
+			}
+			return false
+		}
+		if errno != 0 {
+			s.fail(errno)
+		}
+		s.done++
+	}
+	return true
+}
+
+// transmit sends the messages that are left, or one of them, and returns how
+// many went. An error is that of the first.
+func (s *sender) transmit(fd uintptr) (int, unix.Errno) {
+	if s.noBatch || s.count-s.done == 1 {
+		return 1, sendmsg(fd, &s.msgs[s.done].msg)
+	}
+	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.msgs[s.done])),
+		uintptr(s.count-s.done), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	return int(n), errno
+}
+
+func sendmsg(fd uintptr, m *unix.Msghdr) unix.Errno {
+	_, _, errno := unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(m)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	return errno
+}
+
+// repair is called when the next message was refused. It tries again without
+// what may be the reason: the source, whose address or interface or route may be
+// gone, or the traffic class, which Linux before 3.13 does not take with an IPv4
+// message. What helped stays out of the later messages too. The error is that of
+// the last try; EAGAIN leaves the message to be sent.
+func (s *sender) repair(fd uintptr, errno unix.Errno) unix.Errno {
+	switch errno {
+	case unix.EINVAL, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.ENODEV, unix.ENXIO:
+	default:
+		return errno
+	}
+	tos := s.segs[s.done].tos
+	source := s.to.src.IsValid()
+	class := tos != 0 && !s.noTOS && errno == unix.EINVAL
+	for _, without := range [...]struct{ source, class bool }{{true, false}, {false, true}, {true, true}} {
+		if without.source && !source || without.class && !class {
+			continue
+		}
+		m := &s.msgs[s.done].msg
+		setControl(m, s.putControl(s.control[s.done][:0], tos, source && !without.source, !s.noTOS && !without.class))
+		again := sendmsg(fd, m)
+		if again != 0 && again != unix.EAGAIN {
+			errno = again
+			continue
+		}
+		if without.source {
+			s.to.forgetSource()
+		}
+		if without.class {
+			s.noTOS = true
+		}
+		s.build(s.done)
+		return again
+	}
+	if source {
+		s.to.forgetSource()
+		s.build(s.done)
+	}
+	return errno
 }
