@@ -368,7 +368,6 @@ func (k *Kernel) Watch(f func(State)) error {
 			continue
 		}
 		for m := range rtnl.Messages(buf[:max(n, 0)]) {
-			gone := false
 			switch m.Type {
 			case unix.RTM_NEWLINK:
 				l, ok := m.Link()
@@ -381,22 +380,27 @@ func (k *Kernel) Watch(f func(State)) error {
 					k.link.Store(&s)
 					f(s)
 				}
+				continue
 			case unix.RTM_DELLINK:
-				l, ok := m.Link()
-				gone = ok && l.Index == last.Index
-			case unix.NLMSG_ERROR:
-				gone = m.Err() != nil
-			}
-			if gone {
+				if l, ok := m.Link(); !ok || l.Index != last.Index {
+					continue
+				}
 				// Deleted, or moved to another namespace.
 				last.Index = 0
-				if _, err = k.currentName(); err == nil {
-					if err = k.openNetlink(); err == nil {
-						err = k.askState()
-					}
+				if err = k.openNetlink(); err == nil {
+					err = k.askState()
 				}
-				break
+			case unix.NLMSG_ERROR:
+				// No such name. Asking again helps if it was just changed. What is
+				// left is a namespace that this kernel cannot name: Drain sees
+				// the end, and an event the return.
+				asked := k.Name()
+				var now string
+				if now, err = k.currentName(); err == nil && now != asked {
+					err = k.askState()
+				}
 			}
+			break
 		}
 	}
 }
