@@ -56,11 +56,11 @@ type offloads struct {
 const (
 	maxDatagram = 64 << 10 // no UDP payload is longer
 
-	maxBurst  = 64
-	arenaSize = maxDatagram + maxBurst*1536 // a burst of full Ethernet frames
+	udpBurst  = 64
+	arenaSize = maxDatagram + udpBurst*1536 // a burst of full Ethernet frames
 
 	// The kernel takes up to 1,024; beyond some dozens there is nothing to win.
-	maxSendBatch = 64
+	udpSendBatch = 64
 	sendPatience = time.Second
 
 	// About 50 ms of 100 Mbit/s. The kernel doubles it for its own book-keeping.
@@ -115,7 +115,7 @@ type udpConn struct {
 	raw       syscall.RawConn
 	closing   atomic.Bool
 
-	out sender
+	out udpWriter
 }
 
 func openUDP(v6 bool, port uint16, mark uint32, off offloads) (*udpConn, error) {
@@ -209,7 +209,7 @@ func (c *udpConn) close() error {
 }
 
 func (c *udpConn) serve(handle func([]datagram)) error {
-	r := newReceiver(c.v6)
+	r := newUDPReader(c.v6)
 	var fatal error
 	err := c.raw.Read(func(fd uintptr) bool {
 		for !c.closing.Load() {
@@ -236,11 +236,11 @@ func (c *udpConn) serve(handle func([]datagram)) error {
 	return err
 }
 
-// A receiver reads datagrams into one arena:
+// A udpReader reads datagrams into one arena:
 //
 //	| datagram |pad| datagram |pad| …   | >= maxDatagram free for the next |
 //	0              ^ a multiple of 16
-type receiver struct {
+type udpReader struct {
 	v6    bool
 	arena []byte
 	batch []datagram
@@ -253,8 +253,8 @@ type receiver struct {
 	troubles int // errors in a row
 }
 
-func newReceiver(v6 bool) *receiver {
-	r := &receiver{v6: v6, arena: make([]byte, arenaSize), batch: make([]datagram, 0, maxBurst)}
+func newUDPReader(v6 bool) *udpReader {
+	r := &udpReader{v6: v6, arena: make([]byte, arenaSize), batch: make([]datagram, 0, udpBurst)}
 	r.msg.Name = (*byte)(unsafe.Pointer(&r.from))
 	r.msg.Iov = &r.iov
 	r.msg.SetIovlen(1)
@@ -264,10 +264,10 @@ func newReceiver(v6 bool) *receiver {
 
 // burst fills batch with what is there. It reports whether the socket was left
 // empty, or the error that it will not recover from.
-func (r *receiver) burst(fd int) (empty bool, err error) {
+func (r *udpReader) burst(fd int) (empty bool, err error) {
 	r.batch = r.batch[:0]
 	free := 0
-	for range maxBurst {
+	for range udpBurst {
 		if len(r.arena)-free < maxDatagram {
 			break
 		}
@@ -293,7 +293,7 @@ func (r *receiver) burst(fd int) (empty bool, err error) {
 }
 
 // receive is recvmsg(2) into buf.
-func (r *receiver) receive(fd int, buf []byte) (int, unix.Errno) {
+func (r *udpReader) receive(fd int, buf []byte) (int, unix.Errno) {
 	r.iov.Base = &buf[0]
 	r.iov.SetLen(len(buf))
 	r.msg.Namelen = uint32(unsafe.Sizeof(r.from))
@@ -305,7 +305,7 @@ func (r *receiver) receive(fd int, buf []byte) (int, unix.Errno) {
 
 // trouble judges an error of recvmsg. What an earlier datagram met on its way,
 // or a moment without memory, passes: nil. Not if it goes on for a second.
-func (r *receiver) trouble(errno unix.Errno) error {
+func (r *udpReader) trouble(errno unix.Errno) error {
 	switch errno {
 	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENETDOWN,
 		unix.EMSGSIZE, unix.EPROTO, unix.ENOPROTOOPT, unix.EACCES, unix.EPERM,
@@ -323,7 +323,7 @@ func (r *receiver) trouble(errno unix.Errno) error {
 }
 
 // describe reads where the datagram in hand came from and how.
-func (r *receiver) describe(d *datagram) {
+func (r *udpReader) describe(d *datagram) {
 	sa := unsafe.Slice((*byte)(unsafe.Pointer(&r.from)), unsafe.Sizeof(r.from))
 	port := binary.BigEndian.Uint16(sa[2:])
 	if r.v6 {
@@ -405,8 +405,8 @@ type mmsghdr struct {
 // PKTINFO of IPv6 and the traffic class.
 const maxSendControl = 64
 
-// A sender owns what send(2) needs, so that sending allocates nothing.
-type sender struct {
+// A udpWriter owns what send(2) needs, so that sending allocates nothing.
+type udpWriter struct {
 	conn  *udpConn
 	flush func(fd uintptr) bool // method value of tryFlush, allocated once
 
@@ -424,12 +424,12 @@ type sender struct {
 	err   error // of the first given up
 
 	name    unix.RawSockaddrInet6 // or Inet4
-	msgs    [maxSendBatch]mmsghdr
-	iovs    [maxSendBatch]unix.Iovec
-	control [maxSendBatch][maxSendControl]byte
+	msgs    [udpSendBatch]mmsghdr
+	iovs    [udpSendBatch]unix.Iovec
+	control [udpSendBatch][maxSendControl]byte
 }
 
-func (s *sender) init(c *udpConn, off offloads) {
+func (s *udpWriter) init(c *udpConn, off offloads) {
 	s.conn = c
 	s.flush = s.tryFlush
 	s.noBatch = !off.sendmmsg
@@ -451,7 +451,7 @@ func (c *udpConn) send(to *endpoint, buf []byte, segs []segment) error {
 	s.to, s.buf, s.segs, s.err = to, buf, segs, nil
 	s.putName()
 	for len(s.segs) > 0 {
-		s.count = min(len(s.segs), maxSendBatch)
+		s.count = min(len(s.segs), udpSendBatch)
 		s.done = 0
 		s.build(0)
 		err := c.raw.Write(s.flush)
@@ -472,14 +472,14 @@ func (c *udpConn) send(to *endpoint, buf []byte, segs []segment) error {
 	return s.err
 }
 
-func (s *sender) fail(err error) {
+func (s *udpWriter) fail(err error) {
 	if s.err == nil {
 		s.err = err
 	}
 }
 
 // putName writes the destination as struct sockaddr_in or sockaddr_in6.
-func (s *sender) putName() {
+func (s *udpWriter) putName() {
 	s.name = unix.RawSockaddrInet6{Family: unix.AF_INET6, Scope_id: s.to.scope}
 	length := unix.SizeofSockaddrInet6
 	sa := unsafe.Slice((*byte)(unsafe.Pointer(&s.name)), length)
@@ -492,14 +492,14 @@ func (s *sender) putName() {
 		a := s.to.addr.Addr().As4()
 		copy(sa[4:], a[:])
 	}
-	for i := range min(len(s.segs), maxSendBatch) {
+	for i := range min(len(s.segs), udpSendBatch) {
 		s.msgs[i].msg.Namelen = uint32(length)
 	}
 }
 
 // build describes the segments from index first on to the kernel. Neighbours of
 // one traffic class share their control messages.
-func (s *sender) build(first int) {
+func (s *udpWriter) build(first int) {
 	var control []byte
 	for i := first; i < s.count; i++ {
 		seg := &s.segs[i]
@@ -521,7 +521,7 @@ func setControl(m *unix.Msghdr, control []byte) {
 }
 
 // putControl appends the control messages of one message.
-func (s *sender) putControl(b []byte, tos byte, withSource, withTOS bool) []byte {
+func (s *udpWriter) putControl(b []byte, tos byte, withSource, withTOS bool) []byte {
 	switch {
 	case withSource && s.conn.v6:
 		// struct in6_pktinfo: source, interface.
@@ -553,7 +553,7 @@ func (s *sender) putControl(b []byte, tos byte, withSource, withTOS bool) []byte
 
 // tryFlush sends what was built. It is the callback of RawConn.Write: false
 // means to come back when the socket is writable.
-func (s *sender) tryFlush(fd uintptr) bool {
+func (s *udpWriter) tryFlush(fd uintptr) bool {
 	for s.done < s.count {
 		n, errno := s.transmit(fd)
 		switch {
@@ -585,7 +585,7 @@ func (s *sender) tryFlush(fd uintptr) bool {
 
 // transmit sends the messages that are left, or one of them, and returns how
 // many went. An error is that of the first.
-func (s *sender) transmit(fd uintptr) (int, unix.Errno) {
+func (s *udpWriter) transmit(fd uintptr) (int, unix.Errno) {
 	if s.noBatch || s.count-s.done == 1 {
 		return 1, sendmsg(fd, &s.msgs[s.done].msg)
 	}
@@ -604,7 +604,7 @@ func sendmsg(fd uintptr, m *unix.Msghdr) unix.Errno {
 // gone, or the traffic class, which Linux before 3.13 does not take with an IPv4
 // message. What helped stays out of the later messages too. The error is that of
 // the last try; EAGAIN leaves the message to be sent.
-func (s *sender) repair(fd uintptr, errno unix.Errno) unix.Errno {
+func (s *udpWriter) repair(fd uintptr, errno unix.Errno) unix.Errno {
 	switch errno {
 	case unix.EINVAL, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.ENODEV, unix.ENXIO:
 	default:
