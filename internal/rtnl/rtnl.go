@@ -55,6 +55,17 @@ func LinkRequest(typ, flags uint16, index int) Request {
 	return NewRequest(typ, flags, body[:])
 }
 
+// LinkFlags asks to set those flags of the link that are in mask.
+func LinkFlags(index int, flags, mask uint32) Request {
+	r := LinkRequest(unix.RTM_NEWLINK, 0, index)
+	native.PutUint32(r[headerSize+8:], flags)
+	native.PutUint32(r[headerSize+12:], mask)
+	return r
+}
+
+// PutUint32 stores a number of a fixed struct.
+func PutUint32(b []byte, v uint32) { native.PutUint32(b, v) }
+
 // Attr appends an attribute.
 func (r Request) Attr(typ uint16, value []byte) Request {
 	r = native.AppendUint16(r, uint16(attrHeaderSize+len(value)))
@@ -199,6 +210,9 @@ func Socket(flags int, groups uint32) (int, error) {
 }
 
 func (c *Conn) Close() error { return unix.Close(c.fd) }
+
+// Ioctl runs an interface request: any socket serves them.
+func (c *Conn) Ioctl(req uint, ifr *unix.Ifreq) error { return unix.IoctlIfreq(c.fd, req, ifr) }
 
 // Do sends a request and waits for the kernel's verdict: nil or a unix.Errno.
 func (c *Conn) Do(r Request) error {
