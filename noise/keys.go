@@ -14,10 +14,12 @@ type (
 
 // NewPrivateKey reads a key from rand and clamps it.
 func NewPrivateKey(rand io.Reader) (PrivateKey, error) {
-	var k PrivateKey
-	if _, err := io.ReadFull(rand, k[:]); err != nil {
+	b := make([]byte, 32) // on the heap in any case, as rand may keep it
+	defer wipe(b)
+	if _, err := io.ReadFull(rand, b); err != nil {
 		return PrivateKey{}, err
 	}
+	k := PrivateKey(b)
 	k.Clamp()
 	return k, nil
 }
@@ -100,7 +102,7 @@ func (l *Local) Wipe() { *l = Local{} }
 type Remote struct {
 	public       PublicKey
 	psk          PresharedKey
-	staticStatic [32]byte // valid if prepared == nil... see prepared
+	staticStatic [32]byte // if prepared is ready
 	prepared     prepared
 }
 
