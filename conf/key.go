@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 )
@@ -17,26 +18,20 @@ var errKey = errors.New("not a key (expected 44 characters of base64)")
 // alphabet and one '='. The two spare bits of the last character must be zero,
 // so that each key has one spelling. The error does not quote s, which may be
 // most of a secret.
-func ParseKey(s string) (Key, error) {
-	var k Key
+func ParseKey(s string) (Key, error) { return parseKey([]byte(s)) }
+
+func parseKey(s []byte) (Key, error) {
 	// The decoder skips line breaks; a key has none.
-	for i := range len(s) {
-		if s[i] == '\n' || s[i] == '\r' {
-			return Key{}, errKey
-		}
-	}
-	if len(s) != base64.StdEncoding.EncodedLen(KeySize) {
+	if len(s) != base64.StdEncoding.EncodedLen(KeySize) || bytes.ContainsAny(s, "\r\n") {
 		return Key{}, errKey
 	}
 	var buf [KeySize + 1]byte // the decoder counts the padding as room
-	n, err := base64.StdEncoding.Strict().Decode(buf[:], []byte(s))
-	if err == nil && n == KeySize {
-		copy(k[:], buf[:])
-	} else {
-		err = errKey
+	defer clear(buf[:])
+	n, err := base64.StdEncoding.Strict().Decode(buf[:], s)
+	if err != nil || n != KeySize {
+		return Key{}, errKey
 	}
-	clear(buf[:])
-	return k, err
+	return Key(buf[:KeySize]), nil
 }
 
 // String is the base64 form. It shows the whole key: for output that the user
