@@ -1,0 +1,260 @@
+package device
+
+import (
+	"sync"
+	"time"
+
+	"wgd/noise"
+)
+
+// The way out, in call order: transmitLoop, transmitBurst, transmit, seal, flush.
+//
+// A data message is built around the packet, never copied on its own:
+//
+//	out: | header 16 | sealed packet and padding | tag 16 | header … of the next
+//	                   ^ sealed from the TUN buffer
+
+const (
+	// maxBurst bounds the messages of one send: UDP_SEGMENT takes 64.
+	maxBurst = 64
+	// outSize bounds their bytes: a UDP datagram has at most 65507, also one that
+	// the kernel cuts into segments.
+	outSize = 65507
+	// maxReads bounds the packets of one burst, for the transmit lock is kept that
+	// long: keepalives and staged packets must get their turn.
+	maxReads = 256
+	// maxPacket is the largest IP packet that a TUN can carry.
+	maxPacket = 65535
+	// maxPadding: see padding.
+	maxPadding = 15
+)
+
+// A transmitter holds what one burst out needs. One burst is built at a time, all
+// of it for one peer under one keypair.
+type transmitter struct {
+	mu sync.Mutex // guards all below, the sending sides of keypairs, and their order on the wire
+
+	in  []byte // one packet and its padding, as read from the TUN
+	out []byte // sealed messages
+
+	peer    *Peer          // whose messages out holds; nil: none
+	keypair *noise.Keypair // nil: there is no usable one
+	to      endpoint
+	segs    [maxBurst]segment
+	n       int  // segments
+	used    int  // bytes of out
+	data    bool // a segment is not a keepalive
+
+	quiet deadline // until when send errors are not logged
+
+	unreachable [maxUnreachable]byte
+}
+
+func (tx *transmitter) init() {
+	tx.in = make([]byte, maxPacket+maxPadding)
+	tx.out = make([]byte, outSize+maxPadding)
+}
+
+// transmitLoop carries packets from the TUN to the peers until the TUN is closed.
+func (d *Device) transmitLoop() error { return d.tun.Drain(d.transmitBurst) }
+
+// transmitBurst takes the packets that are ready and sends them. True: there may be more.
+func (d *Device) transmitBurst() (more bool) {
+	tx := &d.tx
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	now := d.clock.Now()
+	more = true
+	for range maxReads {
+		n, err := d.tun.TryRead(tx.in[:maxPacket])
+		if err != nil {
+			d.log.Errorf("read from the interface: %v", err)
+		}
+		if n == 0 {
+			more = false
+			break
+		}
+		d.transmit(n, now)
+	}
+	d.flush(now)
+	return more
+}
+
+// transmit adds the packet of n bytes in tx.in to the burst, or stages it.
+func (d *Device) transmit(n int, now noise.Instant) {
+	tx := &d.tx
+	packet := tx.in[:n]
+	peer, ok := d.allowed.Load().destination(packet)
+	if !ok {
+		return // not an IP packet
+	}
+	if peer == nil {
+		d.sendUnreachable(packet, now)
+		return
+	}
+	if peer != tx.peer {
+		d.flush(now)
+		d.begin(peer, now)
+	}
+	if !tx.to.valid() {
+		d.sendUnreachable(packet, now)
+		return
+	}
+	if tx.keypair == nil {
+		d.stage(peer, packet, now)
+		return
+	}
+	pad := padding(n, int(d.mtu.Load()))
+	clear(tx.in[n : n+pad])
+	if !d.seal(tx.in[:n+pad], outerTOS(packet), now) {
+		d.stage(peer, packet, now)
+	}
+}
+
+// begin points the transmitter at a peer.
+func (d *Device) begin(p *Peer, now noise.Instant) {
+	tx := &d.tx
+	tx.peer = p
+	p.mu.Lock()
+	tx.to = p.endpoint
+	p.mu.Unlock()
+	tx.keypair = p.keypairs.Current()
+	if tx.keypair != nil && expired(tx.keypair, now) {
+		tx.keypair = nil
+	}
+}
+
+// seal adds one message to the burst. plaintext is padded; empty: a keepalive. False:
+// the keypair is used up.
+func (d *Device) seal(plaintext []byte, tos byte, now noise.Instant) bool {
+	tx := &d.tx
+	size := noise.HeaderSize + len(plaintext) + noise.TagSize
+	if tx.n == len(tx.segs) || tx.used+size > len(tx.out) {
+		d.flushSegments(now)
+	}
+	if size > len(tx.out) {
+		return true // no datagram can carry it: dropped
+	}
+	n, ok := tx.keypair.Seal(tx.out[tx.used:], plaintext)
+	if !ok {
+		tx.keypair = nil
+		return false
+	}
+	tx.segs[tx.n] = segment{off: tx.used, len: n, tos: tos}
+	tx.n++
+	tx.used += n
+	tx.data = tx.data || len(plaintext) > 0
+	return true
+}
+
+// flush sends the burst and lets go of the peer.
+func (d *Device) flush(now noise.Instant) {
+	d.flushSegments(now)
+	d.tx.peer, d.tx.keypair = nil, nil
+}
+
+// flushSegments sends what out holds. The peer's lock is taken once for all of it.
+func (d *Device) flushSegments(now noise.Instant) {
+	tx := &d.tx
+	if tx.n == 0 {
+		return
+	}
+	p, kp := tx.peer, tx.keypair
+	hadSource := tx.to.src.IsValid()
+	err := d.send(&tx.to, tx.out, tx.segs[:tx.n])
+	if err != nil && now >= tx.quiet {
+		tx.quiet = after(now, time.Second)
+		d.log.Verbosef("%v: send to %v: %v", p, tx.to.addrPort(), err)
+	}
+
+	p.mu.Lock()
+	if hadSource && !tx.to.src.IsValid() && p.endpoint.addr == tx.to.addr {
+		p.endpoint.forgetSource()
+	}
+	kick := false
+	if p.running {
+		p.timers.authenticatedSent(now)
+		if tx.data {
+			p.timers.dataSent(now, d.jitter())
+		}
+		if kp != nil && rekeyAfterSending(kp, now) {
+			d.askInitiation(p, now)
+		}
+		kick = p.reschedule(&d.schedule)
+	}
+	p.mu.Unlock()
+	d.kick(kick)
+	p.txBytes.Add(uint64(tx.used))
+	tx.n, tx.used, tx.data = 0, 0, false
+}
+
+// send hands segments to the socket of the endpoint's address family.
+func (d *Device) send(to *endpoint, buf []byte, segs []segment) error {
+	b := d.bind.Load()
+	if b == nil {
+		return errDown
+	}
+	c := b.v6
+	if to.is4() {
+		c = b.v4
+	}
+	if c == nil {
+		return errFamily
+	}
+	return c.send(to, buf, segs)
+}
+
+// stage keeps a copy of packet until there is a keypair, and asks for one.
+func (d *Device) stage(p *Peer, packet []byte, now noise.Instant) {
+	p.mu.Lock()
+	kick := false
+	if p.running {
+		p.staged.push(packet, &d.stagedBytes)
+		d.askInitiation(p, now)
+		kick = p.reschedule(&d.schedule)
+	}
+	p.mu.Unlock()
+	d.kick(kick)
+}
+
+// sendStaged sends the packets that waited for a keypair. If there were none and
+// keepalive is set it sends an empty message: §6.5, or to confirm a new keypair.
+func (d *Device) sendStaged(p *Peer, keepalive bool, now noise.Instant) {
+	tx := &d.tx
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	d.begin(p, now)
+	if tx.keypair == nil || !tx.to.valid() {
+		tx.peer = nil
+		p.mu.Lock()
+		kick := false
+		if p.running && p.endpoint.valid() && (keepalive || p.staged.n > 0) {
+			d.askInitiation(p, now)
+			kick = p.reschedule(&d.schedule)
+		}
+		p.mu.Unlock()
+		d.kick(kick)
+		return
+	}
+	mtu := int(d.mtu.Load())
+	for {
+		p.mu.Lock()
+		packet := p.staged.pop(&d.stagedBytes)
+		p.mu.Unlock()
+		if packet == nil {
+			break
+		}
+		n := copy(tx.in, packet)
+		pad := padding(n, mtu)
+		clear(tx.in[n : n+pad])
+		if !d.seal(tx.in[:n+pad], outerTOS(packet), now) {
+			d.stage(p, packet, now)
+			break
+		}
+		keepalive = false
+	}
+	if keepalive && tx.keypair != nil {
+		d.seal(nil, 0, now)
+	}
+	d.flush(now)
+}
