@@ -58,26 +58,24 @@ func (tx *transmitter) init() {
 // transmitLoop carries packets from the TUN to the peers until the TUN is closed.
 func (d *Device) transmitLoop() error { return d.tun.Drain(d.transmitBurst) }
 
-// transmitBurst takes the packets that are ready and sends them. True: there may be more.
-func (d *Device) transmitBurst() (more bool) {
+// transmitBurst takes the packets that are ready and sends them. Always true: go on.
+func (d *Device) transmitBurst() bool {
 	tx := &d.tx
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	now := d.clock.Now()
-	more = true
 	for range maxReads {
 		n, err := d.tun.TryRead(tx.in[:maxPacket])
 		if err != nil {
 			d.log.Errorf("read from the interface: %v", err)
 		}
 		if n == 0 {
-			more = false
 			break
 		}
 		d.transmit(n, now)
 	}
 	d.flush(now)
-	return more
+	return true
 }
 
 // transmit adds the packet of n bytes in tx.in to the burst, or stages it.

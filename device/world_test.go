@@ -1,0 +1,285 @@
+package device
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wgd/conf"
+	"wgd/noise"
+	"wgd/tun"
+)
+
+// A world is a network in memory with devices on it. It lives in a testing/synctest
+// bubble: its clock is the bubble's, and nothing in it waits for the real one.
+type world struct {
+	t    *testing.T
+	born time.Time
+
+	mu    sync.Mutex
+	conns map[netip.AddrPort]*memConn
+	log   []sentMessage
+	lost  func(m sentMessage) bool // nil: nothing is
+}
+
+// A sentMessage is one UDP datagram that somebody sent.
+type sentMessage struct {
+	at       time.Duration // since the world began
+	from, to netip.AddrPort
+	typ      byte // noise.TypeInitiation …; 0: malformed
+	size     int
+	tos      byte
+}
+
+// keepalive reports whether m is an empty transport message.
+func (m sentMessage) keepalive() bool {
+	return m.typ == noise.TypeTransport && m.size == noise.HeaderSize+noise.TagSize
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{t: t, born: time.Now(), conns: make(map[netip.AddrPort]*memConn)}
+}
+
+// since returns the world's age.
+func (w *world) since() time.Duration { return time.Since(w.born) }
+
+// sent returns the messages sent so far that match.
+func (w *world) sent(match func(sentMessage) bool) (m []sentMessage) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, x := range w.log {
+		if match(x) {
+			m = append(m, x)
+		}
+	}
+	return m
+}
+
+// lose makes the network drop the messages that match; nil: none.
+func (w *world) lose(match func(sentMessage) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost = match
+}
+
+// A node is a device at one address.
+type node struct {
+	*Device
+	tun     *tun.Memory
+	addr    netip.Addr // outer
+	inner   netip.Addr
+	private noise.PrivateKey
+}
+
+const worldPort = 51820
+
+// node makes a device and configures a key. n names it: outer address 192.0.2.n,
+// inner address 10.0.0.n.
+func (w *world) node(n byte) *node {
+	w.t.Helper()
+	x := &node{
+		tun:   tun.NewMemory("wg"+string('0'+rune(n)), tun.DefaultMTU),
+		addr:  netip.AddrFrom4([4]byte{192, 0, 2, n}),
+		inner: netip.AddrFrom4([4]byte{10, 0, 0, n}),
+	}
+	for i := range x.private {
+		x.private[i] = n + byte(i)*7
+	}
+	x.private.Clamp()
+	d := newDevice(Options{Tun: x.tun, Log: NewLogger(w.t.Output(), x.tun.Name(), LogVerbose)})
+	d.clock = newFakeClock()
+	d.jitter = func() time.Duration { return 0 }
+	d.listen = func(port uint16, mark uint32, _ offloads) (v4, v6 conn, actual uint16, err error) {
+		c, err := w.open(netip.AddrPortFrom(x.addr, port))
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		return c, nil, c.addr.Port(), nil
+	}
+	x.Device = d
+	d.start()
+	w.t.Cleanup(d.Close)
+	k, port := conf.Key(x.private), uint16(worldPort)
+	x.configure(w.t, conf.Update{PrivateKey: &k, ListenPort: &port})
+	return x
+}
+
+func (x *node) configure(t *testing.T, u conf.Update) {
+	t.Helper()
+	if err := x.Configure(&u); err != nil {
+		t.Fatalf("configure %s: %v", x.tun.Name(), err)
+	}
+}
+
+// knows makes y a peer of x with y's inner address; with its endpoint if reach is set.
+func (x *node) knows(t *testing.T, y *node, reach bool, more ...func(*conf.PeerUpdate)) {
+	t.Helper()
+	p := conf.PeerUpdate{
+		PublicKey:  conf.Key(y.private.Public()),
+		AllowedIPs: []conf.AllowedIP{{Prefix: netip.PrefixFrom(y.inner, 32)}},
+	}
+	if reach {
+		at := netip.AddrPortFrom(y.addr, worldPort)
+		p.Endpoint = &at
+	}
+	for _, f := range more {
+		f(&p)
+	}
+	x.configure(t, conf.Update{Peers: []conf.PeerUpdate{p}})
+}
+
+func keepaliveEvery(seconds uint16) func(*conf.PeerUpdate) {
+	return func(p *conf.PeerUpdate) { p.PersistentKeepalive = &seconds }
+}
+
+// peerOf returns x's peer y.
+func (x *node) peerOf(y *node) *Peer { return x.peer(y.private.Public()) }
+
+// packet is an IPv4 packet of n bytes from x to y.
+func (x *node) packet(y *node, n int) []byte {
+	b := make([]byte, n)
+	b[0] = 0x45
+	binary.BigEndian.PutUint16(b[2:], uint16(n))
+	b[8], b[9] = 64, 17
+	src, dst := x.inner.As4(), y.inner.As4()
+	copy(b[12:], src[:])
+	copy(b[16:], dst[:])
+	binary.BigEndian.PutUint16(b[10:], checksum(0, b[:ipv4HeaderSize]))
+	return b
+}
+
+// got returns the packets that came out of x's interface since the last call.
+func (x *node) got() (packets [][]byte) {
+	for {
+		select {
+		case p := <-x.tun.Captured():
+			packets = append(packets, p)
+		default:
+			return packets
+		}
+	}
+}
+
+// memConn is a socket on the world's network.
+type memConn struct {
+	w      *world
+	addr   netip.AddrPort
+	in     chan datagram
+	closed chan struct{}
+	kill   chan error // makes serve fail
+	once   sync.Once
+}
+
+func (w *world) open(at netip.AddrPort) (*memConn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for port := uint16(40000); at.Port() == 0; port++ {
+		if a := netip.AddrPortFrom(at.Addr(), port); w.conns[a] == nil {
+			at = a
+		}
+	}
+	if w.conns[at] != nil {
+		return nil, unix.EADDRINUSE
+	}
+	c := &memConn{w: w, addr: at, in: make(chan datagram, 4096), closed: make(chan struct{}), kill: make(chan error, 1)}
+	w.conns[at] = c
+	return c, nil
+}
+
+func (c *memConn) serve(handle func([]datagram)) error {
+	for {
+		select {
+		case g := <-c.in:
+			burst := []datagram{g}
+			for len(burst) < udpBurst && len(c.in) > 0 {
+				burst = append(burst, <-c.in)
+			}
+			handle(burst)
+		case err := <-c.kill:
+			return err
+		case <-c.closed:
+			return nil
+		}
+	}
+}
+
+func (c *memConn) send(to *endpoint, buf []byte, segs []segment) error {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	for _, s := range segs {
+		data := append([]byte(nil), buf[s.off:s.off+s.len]...)
+		m := sentMessage{at: c.w.since(), from: c.addr, to: to.addr, typ: noise.MessageType(data), size: s.len, tos: s.tos}
+		c.w.log = append(c.w.log, m)
+		if c.w.lost != nil && c.w.lost(m) {
+			continue
+		}
+		if dst := c.w.conns[to.addr]; dst != nil {
+			select {
+			case dst.in <- datagram{data: data, from: endpoint{addr: c.addr}, tos: s.tos}:
+			default:
+			}
+		}
+	}
+	return nil
+}
+
+func (c *memConn) setMark(uint32) error { return nil }
+func (c *memConn) port() uint16         { return c.addr.Port() }
+
+func (c *memConn) close() error {
+	c.once.Do(func() {
+		c.w.mu.Lock()
+		delete(c.w.conns, c.addr)
+		c.w.mu.Unlock()
+		close(c.closed)
+	})
+	return nil
+}
+
+// fakeClock is the bubble's clock.
+type fakeClock struct {
+	start  time.Time
+	mu     sync.Mutex
+	timer  *time.Timer
+	woken  chan struct{}
+	closed chan struct{}
+}
+
+func newFakeClock() *fakeClock {
+	return &fakeClock{start: time.Now().Add(-time.Hour), woken: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+func (c *fakeClock) Now() noise.Instant { return noise.Instant(time.Since(c.start)) }
+func (c *fakeClock) Wall() time.Time    { return time.Now() }
+
+func (c *fakeClock) Set(at deadline) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	if at != 0 {
+		c.timer = time.AfterFunc(time.Duration(at-c.Now()), func() {
+			select {
+			case c.woken <- struct{}{}:
+			default:
+			}
+		})
+	}
+}
+
+func (c *fakeClock) Wait() bool {
+	select {
+	case <-c.woken:
+		return true
+	case <-c.closed:
+		return false
+	}
+}
+
+func (c *fakeClock) Close() { c.Set(0); close(c.closed) }
