@@ -407,8 +407,9 @@ const maxSendControl = 64
 
 // A udpWriter owns what send(2) needs, so that sending allocates nothing.
 type udpWriter struct {
-	conn  *udpConn
-	flush func(fd uintptr) bool // method value of tryFlush, allocated once
+	conn              *udpConn
+	flush             func(fd uintptr) bool // method value of tryFlush, allocated once
+	tosLevel, tosKind uint32                // of the control message for the traffic class
 
 	mu       sync.Mutex // held while sending; guards all below
 	noBatch  bool       // no sendmmsg in this kernel
@@ -433,6 +434,10 @@ func (s *udpWriter) init(c *udpConn, off offloads) {
 	s.conn = c
 	s.flush = s.tryFlush
 	s.noBatch = !off.sendmmsg
+	s.tosLevel, s.tosKind = unix.IPPROTO_IP, unix.IP_TOS
+	if c.v6 {
+		s.tosLevel, s.tosKind = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+	}
 	for i := range s.msgs {
 		m := &s.msgs[i].msg
 		m.Name = (*byte)(unsafe.Pointer(&s.name))
@@ -540,11 +545,7 @@ func (s *udpWriter) putControl(b []byte, tos byte, withSource, withTOS bool) []b
 		b = padControl(b)
 	}
 	if withTOS && tos != 0 {
-		level, kind := uint32(unix.IPPROTO_IP), uint32(unix.IP_TOS)
-		if s.conn.v6 {
-			level, kind = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
-		}
-		b = appendControl(b, level, kind, 4)
+		b = appendControl(b, s.tosLevel, s.tosKind, 4)
 		b = binary.NativeEndian.AppendUint32(b, uint32(tos))
 		b = padControl(b)
 	}
