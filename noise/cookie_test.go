@@ -229,3 +229,5 @@ func TestWipedJarAndChecker(t *testing.T) {
 		t.Error("something is left")
 	}
 }
+
+var someSource = netip.MustParseAddrPort("192.0.2.7:51820")
