@@ -1,0 +1,82 @@
+# make demo   two daemons, two network namespaces, one tunnel, before your eyes
+# make test   every test: unit, race, emulated MIPS, interop, kernel guest
+# make cross  build/wgd-TARGET for each target
+#
+# A fresh Debian with Go and make is enough: what else is needed gets installed.
+
+GO    ?= go
+BUILD  = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w'
+
+TARGETS    = amd64 arm64 armv5 armv6 armv7 mips mipsle
+env_amd64  = GOARCH=amd64
+env_arm64  = GOARCH=arm64
+env_armv5  = GOARCH=arm GOARM=5
+env_armv6  = GOARCH=arm GOARM=6
+env_armv7  = GOARCH=arm GOARM=7
+env_mips   = GOARCH=mips GOMIPS=softfloat
+env_mipsle = GOARCH=mipsle GOMIPS=softfloat
+
+# Packages without namespaces; of them, those that need no kernel that qemu-user
+# cannot give.
+UNITS  = $(shell $(GO) list ./... | grep -v '/test$$')
+QEMU   = ./crypto/... ./noise ./conf
+
+.PHONY: all build cross vet deps test unit-test race-test qemu-test interop-test soak demo fuzz-short sizes kernel clean $(TARGETS:%=cross-%)
+
+all: build
+
+build:
+	$(BUILD) -o wgd ./cmd/wgd
+
+cross: $(TARGETS:%=cross-%)
+
+$(TARGETS:%=cross-%): cross-%:
+	$(env_$*) $(BUILD) -o build/wgd-$* ./cmd/wgd
+
+vet:
+	$(foreach t,$(TARGETS),$(env_$(t)) CGO_ENABLED=0 $(GO) vet ./... &&) :
+
+deps:
+	@test/deps all
+
+test: deps unit-test race-test qemu-test interop-test
+
+unit-test:
+	$(GO) test $(UNITS)
+
+race-test:
+	CGO_ENABLED=1 $(GO) test -race $(UNITS)
+
+qemu-test:
+	$(env_mips) CGO_ENABLED=0 $(GO) test -exec 'qemu-mips-static -cpu 24Kc' $(QEMU)
+	$(env_mipsle) CGO_ENABLED=0 $(GO) test -exec 'qemu-mipsel-static -cpu 24Kc' $(QEMU)
+
+interop-test: kernel
+	$(GO) test -count=1 -timeout 20m ./test
+
+# The long forms of tests that interop-test does in short: a full idle minute.
+soak:
+	WGD_SOAK=1 $(GO) test -count=1 -timeout 20m -v -run 'TestIdlePeers' ./test
+
+demo: build
+	@test/deps demo
+	@test/demo ./wgd
+
+fuzz-short:
+	@for p in $(UNITS); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+			echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 10s $$p || exit 1; \
+		done; \
+	done
+
+# Bytes of each stripped binary, the measure of a router's flash. TestSizes fails
+# when one grows by more than 3 % over the recorded figure.
+sizes: cross
+	@for t in $(TARGETS); do echo "$$t $$(stat -c %s build/wgd-$$t)"; done | tee test/sizes.txt
+
+# The kernel whose own WireGuard is the peer in TestKernel.
+kernel:
+	@test/guest/fetch-kernel build/kernel
+
+clean:
+	rm -rf wgd build
