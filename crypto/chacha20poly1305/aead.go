@@ -134,7 +134,7 @@ func appendOpen(dst, ciphertext, ad []byte, key *[8]uint32, iv *[4]uint32) ([]by
 	}
 	n := len(dst)
 	dst = slices.Grow(dst, size)[:n+size]
-	checkOverlap(dst[n:], ciphertext, ad)
+	checkOverlap(dst[n:], ciphertext[:size], ad) // the tag is read before anything is written
 	if !open(dst[n:], ciphertext, ad, key, iv) {
 		clear(dst[n:])
 		return nil, errOpen

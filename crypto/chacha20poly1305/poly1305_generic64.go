@@ -39,7 +39,7 @@ func (m *poly1305x64) blocksGeneric(p []byte, hibit uint32) {
 		var c uint64
 		h0, c = bits.Add64(h0, binary.LittleEndian.Uint64(p[0:8]), 0)
 		h1, c = bits.Add64(h1, binary.LittleEndian.Uint64(p[8:16]), c)
-		h2 += c + uint64(hibit) // <= 6
+		h2, _ = bits.Add64(h2, uint64(hibit), c) // <= 6
 
 		// d = h·r in words:
 		//
@@ -52,23 +52,23 @@ func (m *poly1305x64) blocksGeneric(p []byte, hibit uint32) {
 		d0hi, d0 := bits.Mul64(h0, r0)
 		hi, lo := bits.Mul64(h1, s1)
 		d0, c = bits.Add64(d0, lo, 0)
-		d0hi += hi + c
+		d0hi, _ = bits.Add64(d0hi, hi, c)
 
 		d1hi, d1 := bits.Mul64(h0, r1)
 		hi, lo = bits.Mul64(h1, r0)
 		d1, c = bits.Add64(d1, lo, 0)
-		d1hi += hi + c
+		d1hi, _ = bits.Add64(d1hi, hi, c)
 		d1, c = bits.Add64(d1, h2*s1, 0)
-		d1hi += c
+		d1hi, _ = bits.Add64(d1hi, 0, c)
 
 		d1, c = bits.Add64(d1, d0hi, 0)
-		d2 := h2*r0 + d1hi + c // <= 6·2⁶⁰ + 2⁶¹ + 1, about 2⁶³
+		d2, _ := bits.Add64(h2*r0, d1hi, c) // <= 6·2⁶⁰ + 2⁶¹ + 1, about 2⁶³
 
 		// Bring down what is above 2¹³⁰: with d2 = 4q + d2 mod 4, 2¹²⁸·4q = 5q,
 		// and 5q = 4q + q, about 1.25·2⁶³, stays in the word.
 		h0, c = bits.Add64(d0, d2&^3+d2>>2, 0)
 		h1, c = bits.Add64(d1, 0, c)
-		h2 = d2&3 + c // <= 4
+		h2, _ = bits.Add64(d2&3, 0, c) // <= 4
 
 		p = p[16:]
 	}
