@@ -107,7 +107,6 @@ func (c *CookieChecker) CheckMAC2(msg []byte, src netip.AddrPort, now Instant) b
 // older than CookieLifetime.
 func (c *CookieChecker) CreateReply(dst, msg []byte, src netip.AddrPort, now Instant, rand io.Reader) ([]byte, error) {
 	if !c.fresh(now) {
-		c.hasSecret = false // also if rand fails half way
 		if _, err := io.ReadFull(rand, c.secret[:]); err != nil {
 			return dst, err
 		}

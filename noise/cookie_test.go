@@ -126,6 +126,9 @@ func TestCookieReplies(t *testing.T) {
 		if !u.jar.ConsumeReply(reply, u.peer, 0) || u.jar.ConsumeReply(reply, u.peer, 100*second) {
 			t.Error("want taken, then refused")
 		}
+		if u.send(100 * second); bytes.Equal(u.msg[132:], make([]byte, 16)) {
+			t.Error("no mac2 in time")
+		}
 		if u.send(121 * second); !bytes.Equal(u.msg[132:], make([]byte, 16)) {
 			t.Error("the replay made the cookie young again")
 		}

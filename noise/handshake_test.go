@@ -576,8 +576,8 @@ func TestRemoteForgets(t *testing.T) {
 	}
 	other := named("stranger")
 	must(0, r.Prepare(NewLocal(&other)))
-	if r.staticStatic == first {
-		t.Error("the secret of the old identity is still used")
+	if r.staticStatic == first || isZero(&r.staticStatic) {
+		t.Error("not prepared for the new identity")
 	}
 	r.Wipe()
 	if !isZero(&r.staticStatic) || !r.psk.IsZero() || r.public != i.remote.public {

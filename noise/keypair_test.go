@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"wgd/crypto/chacha20poly1305"
 )
 
 func TestTransportMessages(t *testing.T) {
@@ -130,6 +132,12 @@ func TestWipedKeypair(t *testing.T) {
 	kr.WipeReceive()
 	if _, ok := kr.Open(msg); ok || kr.receive != none.receive {
 		t.Error("the receiving key is left")
+	}
+	var zero chacha20poly1305.Cipher
+	binary.LittleEndian.PutUint64(msg[8:], 1)
+	zero.Seal(msg[16:], 1, nil, nil)
+	if _, ok := kr.Open(msg); ok {
+		t.Error("the zero key opens")
 	}
 	if n, ok := kr.Seal(msg, nil); !ok || n != 32 {
 		t.Error("the sending key is gone too")
