@@ -358,12 +358,15 @@ func (p *parser) parseHook(hook *[]string, from int) error {
 	return nil
 }
 
-// show is a value as a message may quote it: nothing that could be a key.
+// show is a value as a message may quote it: if it is short, an address, or a
+// name. The rest may be a key, or a part of one.
 func show(value []byte) string {
-	if len(value) > 80 || len(value) >= 32 && !bytes.ContainsAny(value, ".:") {
-		return "the value"
+	const address, name = "0123456789abcdefABCDEF.:/%[]", "0123456789abcdefghijklmnopqrstuvwxyz.:/%[]-_"
+	s := string(value)
+	if len(s) <= 12 || len(s) <= 80 && (strings.Trim(s, address) == "" || strings.ContainsAny(s, ".:") && strings.Trim(s, name) == "") {
+		return s
 	}
-	return string(value)
+	return "the value"
 }
 
 func (p *parser) interfaceKey(lower string, from, to int) error {
