@@ -105,14 +105,12 @@ func createError(err error) string {
 // openClone opens the node that makes TUNs. Root makes the node if it is
 // missing: opening it loads the module where that is automatic.
 func openClone() (int, error) {
-	fd, err := unix.Open(clonePath, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	open := func() (int, error) { return unix.Open(clonePath, unix.O_RDWR|unix.O_CLOEXEC, 0) }
+	fd, err := open()
 	if err == unix.ENOENT && os.Geteuid() == 0 {
-		if unix.Mkdir("/dev/net", 0o755); unix.Mknod(clonePath, unix.S_IFCHR|0o600, int(unix.Mkdev(cloneMajor, cloneMinor))) == nil {
-			var err2 error
-			if fd, err2 = unix.Open(clonePath, unix.O_RDWR|unix.O_CLOEXEC, 0); err2 == nil {
-				return fd, nil
-			}
-			if err = err2; err != unix.EPERM && err != unix.EACCES {
+		unix.Mkdir("/dev/net", 0o755)
+		if unix.Mknod(clonePath, unix.S_IFCHR|0o600, int(unix.Mkdev(cloneMajor, cloneMinor))) == nil {
+			if fd, err = open(); err != nil {
 				unix.Unlink(clonePath)
 			}
 		}

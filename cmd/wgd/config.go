@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wgd/conf"
+	"wgd/device"
+	"wgd/netcfg"
+	"wgd/tun"
+	"wgd/uapi"
+)
+
+const (
+	confDir        = "/etc/wireguard"
+	resolveTimeout = 10 * time.Second // of all names in a file together
+	downTimeout    = 5 * time.Second
+)
+
+// A plan is what a file asks for.
+type plan struct {
+	name   string
+	mtu    int
+	update *conf.Update
+	net    netcfg.Config
+}
+
+// confPath returns the path and the interface that `wgd up CONF` means.
+func confPath(arg string) (path, name string, err error) {
+	path = arg
+	if !strings.HasSuffix(arg, ".conf") {
+		if strings.Contains(arg, "/") {
+			return "", "", fmt.Errorf("%s: the name of the file must be that of the interface and .conf", arg)
+		}
+		path = filepath.Join(confDir, arg+".conf")
+	}
+	name = strings.TrimSuffix(filepath.Base(path), ".conf")
+	return path, name, tun.CheckName(name)
+}
+
+// load reads a file and resolves its names.
+func load(arg string) (*plan, error) {
+	path, name, err := confPath(arg)
+	if err != nil {
+		return nil, err
+	}
+	c, warnings, err := conf.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Wipe()
+	for _, w := range warnings {
+		warn(w)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
+	defer cancel()
+	update, err := c.Update(func(e conf.Endpoint) (netip.AddrPort, error) { return resolve(ctx, e) })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	p := &plan{name: name, mtu: c.Interface.MTU, update: update, net: netcfg.Config{Addresses: c.Interface.Address}}
+	if p.mtu == 0 {
+		p.mtu = tun.DefaultMTU
+	}
+	switch c.Interface.Table {
+	case "", "auto":
+		for _, peer := range c.Peers {
+			p.net.Routes = append(p.net.Routes, peer.AllowedIPs...)
+		}
+	case "off":
+	default:
+		return nil, fmt.Errorf("%s: Table: %s: only auto and off are known", path, c.Interface.Table)
+	}
+	for _, key := range unsupported(&c.Interface) {
+		warn(path + ": " + key + ": not supported, ignored")
+	}
+	return p, nil
+}
+
+func unsupported(i *conf.Interface) (keys []string) {
+	for _, k := range []struct {
+		name  string
+		given bool
+	}{
+		{"DNS", len(i.DNS)+len(i.Search) > 0},
+		{"PreUp", len(i.PreUp) > 0},
+		{"PostUp", len(i.PostUp) > 0},
+		{"PreDown", len(i.PreDown) > 0},
+		{"PostDown", len(i.PostDown) > 0},
+		{"SaveConfig", i.SaveConfig},
+	} {
+		if k.given {
+			keys = append(keys, k.name)
+		}
+	}
+	return keys
+}
+
+// resolve takes the first address, in the order of RFC 6724.
+func resolve(ctx context.Context, e conf.Endpoint) (netip.AddrPort, error) {
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", e.Host)
+	if ctx.Err() != nil {
+		return netip.AddrPort{}, fmt.Errorf("%s: no answer from the name servers within %v", e.Host, resolveTimeout)
+	}
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	return netip.AddrPortFrom(addrs[0].Unmap(), e.Port), nil
+}
+
+// apply gives the interface its addresses and routes and sets it up.
+func (p *plan) apply() error {
+	link, err := netcfg.Open(p.name)
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	warnings, err := link.Apply(p.net)
+	for _, w := range warnings {
+		warn(w)
+	}
+	return err
+}
+
+// runConfig is `wgd run`. What it makes ends with it.
+func runConfig(arg string) error {
+	p, err := load(arg)
+	if err != nil {
+		return err
+	}
+	defer p.update.Wipe()
+	configure := func(d *device.Device) error {
+		if err := d.Configure(p.update); err != nil {
+			return err
+		}
+		p.update.Wipe()
+		return p.apply()
+	}
+	return runDaemon(p.name, p.mtu, configure, func() error { return nil })
+}
+
+// up leaves the interface to a daemon, or leaves nothing behind.
+func up(arg string) error {
+	p, err := load(arg)
+	if err != nil {
+		return err
+	}
+	defer p.update.Wipe()
+	if err := daemonize(p.name, p.mtu); err != nil {
+		return err
+	}
+	if err = set(p.name, p.update); err == nil {
+		err = p.apply()
+	}
+	if err != nil {
+		if e := remove(p.name); e != nil {
+			warn(e)
+		}
+	}
+	return err
+}
+
+func set(name string, u *conf.Update) error {
+	c, err := uapi.Dial(name)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Set(u); err != nil {
+		return fmt.Errorf("%s: configuration: %w", name, err)
+	}
+	return nil
+}
+
+func down(arg string) error {
+	_, name, err := confPath(arg)
+	if err != nil {
+		return err
+	}
+	return remove(name)
+}
+
+// remove deletes the interface of a daemon and waits until that has gone. An
+// interface that no daemon serves is not ours to delete.
+func remove(name string) error {
+	conn, err := net.DialTimeout("unix", uapi.SocketPath(name), downTimeout)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("%s: no daemon serves this interface", name)
+	}
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	link, err := netcfg.Open(name)
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	if err := link.Delete(); err != nil {
+		return err
+	}
+	// The connection ends with the daemon.
+	conn.SetReadDeadline(time.Now().Add(downTimeout))
+	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%s: the daemon has not ended after %v", name, downTimeout)
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wgd/device"
+	"wgd/netcfg"
+	"wgd/tun"
+	"wgd/uapi"
+)
+
+// exitTimeout bounds the end of the daemon: what hangs then is left to the
+// kernel, which takes back interface, sockets and memory.
+const exitTimeout = 800 * time.Millisecond
+
+// The environment by which descriptors are handed to us; all but the last are
+// those of wireguard-go.
+const (
+	envTun        = "WG_TUN_FD"
+	envUAPI       = "WG_UAPI_FD"
+	envForeground = "WG_PROCESS_FOREGROUND"
+	envReady      = "WGD_READY_FD" // see daemonize
+)
+
+// inheritedFD takes the number of a descriptor out of the environment; -1 if
+// there is none.
+func inheritedFD(env string) (int, error) {
+	s := os.Getenv(env)
+	if s == "" {
+		return -1, nil
+	}
+	os.Unsetenv(env)
+	fd, err := strconv.ParseUint(s, 10, 31)
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("%s=%q: not a descriptor", env, s)
+	}
+	return int(fd), nil
+}
+
+// logLevel reads LOG_LEVEL as wireguard-go does.
+func logLevel() device.Level {
+	switch os.Getenv("LOG_LEVEL") {
+	case "verbose", "debug":
+		return device.LogVerbose
+	case "silent":
+		return device.LogSilent
+	}
+	return device.LogError
+}
+
+// runInterface is `wgd IF` and `wgd -f IF`.
+func runInterface(name string, foreground bool) error {
+	readyFD, err := inheritedFD(envReady)
+	if err != nil {
+		return err
+	}
+	if !foreground {
+		return daemonize(name, tun.DefaultMTU)
+	}
+	if readyFD < 0 {
+		return runDaemon(name, tun.DefaultMTU, nil, func() error { return nil })
+	}
+	// We are the child of daemonize, which prints what we tell it.
+	parent := os.NewFile(uintptr(readyFD), "ready")
+	err = runDaemon(name, 0, nil, func() error {
+		defer parent.Close()
+		_, err := io.WriteString(parent, readyWord)
+		return err
+	})
+	if err != nil {
+		io.WriteString(parent, err.Error()) // no reader any more if we had been ready
+	}
+	return err
+}
+
+// runDaemon makes an interface, or takes over one that is handed to us, and
+// serves it until its end. The MTU is not touched if mtu is 0. configure, if not nil,
+// sets it up before ready is called.
+func runDaemon(name string, mtu int, configure func(*device.Device) error, ready func() error) error {
+	// From here on there is something to clean up. A parent or log reader that
+	// has gone is no reason to end.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
+	if !signal.Ignored(unix.SIGHUP) {
+		signal.Notify(signals, unix.SIGHUP)
+	}
+	signal.Ignore(unix.SIGPIPE)
+
+	k, l, err := open(name, mtu)
+	if err != nil {
+		return err
+	}
+	log := device.NewLogger(os.Stderr, k.Name(), logLevel())
+	d, err := device.New(device.Options{Tun: k, Log: log})
+	if err != nil {
+		l.Close()
+		k.Close()
+		return err
+	}
+	end := func() {
+		time.AfterFunc(exitTimeout, func() {
+			l.Close()
+			os.Exit(0)
+		})
+		// The socket last: its clients, such as `wgd down`, see when all else is gone.
+		d.Close()
+		l.Close()
+	}
+	if configure != nil {
+		if err := configure(d); err != nil {
+			end()
+			return err
+		}
+	}
+
+	why := make(chan string, 2)
+	go func() {
+		server := uapi.Server{Backend: d, Log: func(err error) { log.Verbosef("configuration: %v", err) }}
+		if err := server.Serve(l); err != nil {
+			why <- err.Error()
+		}
+	}()
+	go func() {
+		if err := l.WaitRemoved(); err != nil {
+			why <- err.Error()
+		}
+	}()
+	if err := ready(); err != nil {
+		end()
+		return err
+	}
+	log.Verbosef("wgd %s started", version)
+	select {
+	case s := <-signals:
+		log.Verbosef("%v, ending", s)
+	case w := <-why:
+		log.Verbosef("%s, ending", w)
+	case <-d.Wait():
+		log.Verbosef("interface removed, ending")
+	}
+	end()
+	return nil
+}
+
+// open makes the interface and its UAPI socket, or takes them from the
+// environment.
+func open(name string, mtu int) (*tun.Kernel, *uapi.Listener, error) {
+	tunFD, err := inheritedFD(envTun)
+	if err != nil {
+		return nil, nil, err
+	}
+	uapiFD, err := inheritedFD(envUAPI)
+	if err != nil {
+		return nil, nil, err
+	}
+	var k *tun.Kernel
+	if tunFD < 0 {
+		k, err = tun.Create(name, mtu)
+	} else if k, err = tun.FromFD(tunFD); err == nil && mtu != 0 && mtu != k.MTU() {
+		if err = setMTU(k.Name(), mtu); err != nil {
+			k.Close()
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var l *uapi.Listener
+	if uapiFD < 0 {
+		l, err = uapi.Listen(k.Name())
+	} else {
+		l, err = uapi.FromFD(uapiFD)
+	}
+	if errors.Is(err, unix.EADDRINUSE) {
+		err = fmt.Errorf("%s: name in use: a daemon serves %s", k.Name(), uapi.SocketPath(k.Name()))
+	}
+	if err != nil {
+		k.Close()
+		return nil, nil, err
+	}
+	return k, l, nil
+}
+
+func setMTU(name string, mtu int) error {
+	link, err := netcfg.Open(name)
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	return link.SetMTU(mtu)
+}
+
+var _ uapi.Backend = (*device.Device)(nil)

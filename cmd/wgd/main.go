@@ -1,0 +1,133 @@
+// Wgd is a WireGuard daemon.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// gcPercent keeps the heap small: a router has little memory, and the packet
+// path allocates nothing, so that the collector has nothing to do there.
+const gcPercent = 30
+
+// version is set by the linker: -X main.version=…
+var version = "development"
+
+const usage = `usage: wgd [-f] INTERFACE    make the interface; -f, --foreground: do not go to the background
+       wgd run CONF          the same in the foreground, configured from a file
+       wgd up CONF           the same in the background
+       wgd down CONF         end it
+       wgd genkey            print a new private key
+       wgd pubkey            read a private key, print its public key
+       wgd genpsk            print a new preshared key
+       wgd version
+CONF is a path that ends with .conf, or an interface: /etc/wireguard/INTERFACE.conf.
+environment: LOG_LEVEL=error|verbose|silent
+`
+
+// errUsage makes the program print how it is used.
+var errUsage = errors.New("usage")
+
+func main() {
+	debug.SetGCPercent(gcPercent)
+	if err := harden(); err != nil {
+		exit(err)
+	}
+	exit(run(filepath.Base(os.Args[0]), os.Args[1:]))
+}
+
+// harden keeps the keys from other processes of the user and from core files.
+func harden() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("setrlimit RLIMIT_CORE: %w", err)
+	}
+	return nil
+}
+
+func exit(err error) {
+	switch {
+	case err == errUsage:
+		os.Stderr.WriteString(usage)
+	case err != nil:
+		warn(err)
+	default:
+		os.Exit(0)
+	}
+	os.Exit(1)
+}
+
+// warn tells the user, in one line.
+func warn(what any) { fmt.Fprintln(os.Stderr, "wgd:", what) }
+
+// run does what the arguments say. Called wireguard-go it knows interfaces only.
+func run(program string, args []string) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	command, rest := args[0], args[1:]
+	switch command {
+	case "-f", "--foreground":
+		return with(rest, func(name string) error { return runInterface(name, true) })
+	case "--version":
+		return without(rest, printVersion)
+	case "-h", "--help":
+		return without(rest, printUsage)
+	}
+	if program != "wireguard-go" {
+		switch command {
+		case "run":
+			return with(rest, runConfig)
+		case "up":
+			return with(rest, up)
+		case "down":
+			return with(rest, down)
+		case "genkey":
+			return without(rest, genkey)
+		case "pubkey":
+			return without(rest, pubkey)
+		case "genpsk":
+			return without(rest, genpsk)
+		case "version":
+			return without(rest, printVersion)
+		case "help":
+			return without(rest, printUsage)
+		}
+	}
+	if len(rest) != 0 || strings.HasPrefix(command, "-") {
+		return errUsage
+	}
+	return runInterface(command, os.Getenv(envForeground) == "1")
+}
+
+func with(args []string, f func(string) error) error {
+	if len(args) != 1 {
+		return errUsage
+	}
+	return f(args[0])
+}
+
+func without(args []string, f func() error) error {
+	if len(args) != 0 {
+		return errUsage
+	}
+	return f()
+}
+
+func printVersion() error {
+	_, err := os.Stdout.WriteString("wgd " + version + "\n")
+	return err
+}
+
+func printUsage() error {
+	_, err := os.Stdout.WriteString(usage)
+	return err
+}
