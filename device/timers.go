@@ -54,7 +54,6 @@ type timers struct {
 	interval      uint16        // persistent keepalive, seconds; 0: off
 	retries       uint8         // initiations repeated without a response
 
-	keepaliveAgain  bool // data came while sendKeepalive was armed
 	rekeyedLastTime bool // rekeyOnReceive has fired for the current session
 }
 
@@ -82,10 +81,6 @@ func (t *timers) expire(now noise.Instant) (do action) {
 	}
 	if due(&t.sendKeepalive, now) {
 		do |= actKeepalive
-		if t.keepaliveAgain {
-			t.keepaliveAgain = false
-			t.sendKeepalive = after(now, KeepaliveTimeout)
-		}
 	}
 	if due(&t.newHandshake, now) {
 		do |= actInitiate
@@ -95,6 +90,7 @@ func (t *timers) expire(now noise.Instant) (do action) {
 	}
 	if due(&t.persistent, now) && t.interval != 0 {
 		do |= actKeepalive
+		t.traversed(now) // it must go on also if none can be sent now
 	}
 	return do
 }
@@ -156,8 +152,6 @@ func (t *timers) dataSent(now noise.Instant, jitter time.Duration) {
 func (t *timers) dataReceived(now noise.Instant) {
 	if t.sendKeepalive == 0 {
 		t.sendKeepalive = after(now, KeepaliveTimeout)
-	} else {
-		t.keepaliveAgain = true
 	}
 }
 
@@ -165,7 +159,6 @@ func (t *timers) dataReceived(now noise.Instant) {
 // handshake messages.
 func (t *timers) authenticatedSent(now noise.Instant) {
 	t.sendKeepalive = 0
-	t.keepaliveAgain = false
 	t.traversed(now)
 }
 
