@@ -2,9 +2,14 @@ package device
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,10 +25,16 @@ type world struct {
 	t    *testing.T
 	born time.Time
 
-	mu    sync.Mutex
-	conns map[netip.AddrPort]*memConn
-	log   []sentMessage
-	lost  func(m sentMessage) bool // nil: nothing is
+	mu      sync.Mutex
+	conns   map[netip.AddrPort]*memConn
+	log     []sentMessage
+	lost    func(m sentMessage) bool // nil: nothing is
+	latency time.Duration            // one way
+}
+
+// inWorld runs f in a bubble with a world of its own.
+func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
 }
 
 // A sentMessage is one UDP datagram that somebody sent.
@@ -31,13 +42,23 @@ type sentMessage struct {
 	at       time.Duration // since the world began
 	from, to netip.AddrPort
 	typ      byte // noise.TypeInitiation …; 0: malformed
-	size     int
+	data     []byte
 	tos      byte
 }
 
 // keepalive reports whether m is an empty transport message.
 func (m sentMessage) keepalive() bool {
-	return m.typ == noise.TypeTransport && m.size == noise.HeaderSize+noise.TagSize
+	return m.typ == noise.TypeTransport && len(m.data) == noise.HeaderSize+noise.TagSize
+}
+
+// String reads `1m30s 1>2 initiation`: when, whose, what.
+func (m sentMessage) String() string {
+	kind := [...]string{"malformed", "initiation", "response", "cookie reply", "data"}[m.typ]
+	if m.keepalive() {
+		kind = "keepalive"
+	}
+	from, to := m.from.Addr().As4(), m.to.Addr().As4()
+	return fmt.Sprintf("%v %d>%d %s", m.at, from[3], to[3], kind)
 }
 
 func newWorld(t *testing.T) *world {
@@ -57,6 +78,37 @@ func (w *world) sent(match func(sentMessage) bool) (m []sentMessage) {
 		}
 	}
 	return m
+}
+
+// expect waits until nothing moves any more, compares what was sent since the last
+// call with a list of messages, and forgets it.
+func (w *world) expect(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var got []string
+	for _, m := range w.log {
+		got = append(got, m.String())
+	}
+	w.log = nil
+	if !slices.Equal(got, want) {
+		t.Fatalf("at %v: sent\n\t%s\nwant\n\t%s", w.since(), strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// forget empties the log.
+func (w *world) forget() {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = nil
+}
+
+// sleepUntil passes the time until the world has that age, and what happens then.
+func (w *world) sleepUntil(age time.Duration) {
+	time.Sleep(age - w.since())
+	synctest.Wait()
 }
 
 // lose makes the network drop the messages that match; nil: none.
@@ -152,6 +204,36 @@ func (x *node) packet(y *node, n int) []byte {
 	return b
 }
 
+// sends puts a packet of n bytes to y on x's interface.
+func (x *node) sends(y *node, n int) []byte {
+	p := x.packet(y, n)
+	x.tun.Inject(p)
+	synctest.Wait()
+	return p
+}
+
+// pair makes two nodes that are up; node 1 knows where node 2 is.
+func (w *world) pair() (a, b *node) {
+	w.t.Helper()
+	a, b = w.node(1), w.node(2)
+	a.knows(w.t, b, true)
+	b.knows(w.t, a, false)
+	a.setUp(true)
+	b.setUp(true)
+	return a, b
+}
+
+func (x *node) setUp(up bool) {
+	x.tun.SetUp(up)
+	synctest.Wait()
+}
+
+// at is where the node listens.
+func (x *node) at() netip.AddrPort { return netip.AddrPortFrom(x.addr, worldPort) }
+
+// clock returns the node's clock.
+func (x *node) clock() *fakeClock { return x.Device.clock.(*fakeClock) }
+
 // got returns the packets that came out of x's interface since the last call.
 func (x *node) got() (packets [][]byte) {
 	for {
@@ -212,19 +294,40 @@ func (c *memConn) send(to *endpoint, buf []byte, segs []segment) error {
 	defer c.w.mu.Unlock()
 	for _, s := range segs {
 		data := append([]byte(nil), buf[s.off:s.off+s.len]...)
-		m := sentMessage{at: c.w.since(), from: c.addr, to: to.addr, typ: noise.MessageType(data), size: s.len, tos: s.tos}
+		m := sentMessage{at: c.w.since(), from: c.addr, to: to.addr, typ: noise.MessageType(data), data: data, tos: s.tos}
 		c.w.log = append(c.w.log, m)
 		if c.w.lost != nil && c.w.lost(m) {
 			continue
 		}
-		if dst := c.w.conns[to.addr]; dst != nil {
-			select {
-			case dst.in <- datagram{data: data, from: endpoint{addr: c.addr}, tos: s.tos}:
-			default:
-			}
+		if c.w.latency == 0 {
+			c.w.deliver(m)
+			continue
 		}
+		time.AfterFunc(c.w.latency, func() {
+			c.w.mu.Lock()
+			defer c.w.mu.Unlock()
+			c.w.deliver(m)
+		})
 	}
 	return nil
+}
+
+// deliver puts a message into the socket it is for. w.mu is held.
+func (w *world) deliver(m sentMessage) {
+	if dst := w.conns[m.to]; dst != nil {
+		select {
+		case dst.in <- datagram{data: slices.Clone(m.data), from: endpoint{addr: m.from}, tos: m.tos}:
+		default:
+		}
+	}
+}
+
+// inject delivers bytes that nobody of the world has sent.
+func (w *world) inject(from, to netip.AddrPort, data []byte) {
+	w.mu.Lock()
+	w.deliver(sentMessage{from: from, to: to, data: data})
+	w.mu.Unlock()
+	synctest.Wait()
 }
 
 func (c *memConn) setMark(uint32) error { return nil }
@@ -243,7 +346,9 @@ func (c *memConn) close() error {
 // fakeClock is the bubble's clock.
 type fakeClock struct {
 	start  time.Time
+	ahead  atomic.Int64 // what suspends have added
 	mu     sync.Mutex
+	at     deadline
 	timer  *time.Timer
 	woken  chan struct{}
 	closed chan struct{}
@@ -253,12 +358,15 @@ func newFakeClock() *fakeClock {
 	return &fakeClock{start: time.Now().Add(-time.Hour), woken: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
-func (c *fakeClock) Now() noise.Instant { return noise.Instant(time.Since(c.start)) }
-func (c *fakeClock) Wall() time.Time    { return time.Now() }
+func (c *fakeClock) Now() noise.Instant {
+	return noise.Instant(time.Since(c.start)) + noise.Instant(c.ahead.Load())
+}
+func (c *fakeClock) Wall() time.Time { return time.Now() }
 
 func (c *fakeClock) Set(at deadline) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.at = at
 	if c.timer != nil {
 		c.timer.Stop()
 		c.timer = nil
@@ -271,6 +379,15 @@ func (c *fakeClock) Set(at deadline) {
 			}
 		})
 	}
+}
+
+// suspend moves the clock ahead; an alarm that has passed meanwhile goes off.
+func (c *fakeClock) suspend(d time.Duration) {
+	c.ahead.Add(int64(d))
+	c.mu.Lock()
+	at := c.at
+	c.mu.Unlock()
+	c.Set(at)
 }
 
 func (c *fakeClock) Wait() bool {
