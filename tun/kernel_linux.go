@@ -211,8 +211,8 @@ func (k *Kernel) TryRead(buf []byte) (int, error) {
 			return 0, nil
 		case unix.EINTR:
 		case unix.EBADFD:
-			k.gone = true
-			return 0, ErrRemoved
+			k.gone = true // Drain returns it
+			return 0, nil
 		default:
 			return 0, err
 		}

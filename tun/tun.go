@@ -24,8 +24,8 @@ type Device interface {
 	Drain(f func() bool) error
 
 	// TryRead reads one packet into buf, which must hold the MTU: a longer
-	// packet is cut. It returns 0, nil when there is none now. It is called
-	// from Drain's f only.
+	// packet is cut. It returns 0, nil when there is none now, or none any more.
+	// It is called from Drain's f only.
 	TryRead(buf []byte) (int, error)
 
 	// Write hands one packet to the system. It fails with EIO while the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +31,9 @@ const (
 func daemonize(name string, mtu int) error {
 	path, err := executable()
 	if err != nil {
+		return err
+	}
+	if path, err = filepath.Abs(path); err != nil { // the child starts in another directory
 		return err
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
