@@ -272,6 +272,7 @@ func (d *Device) sendHandshake(p *Peer, to endpoint, msg []byte) {
 	}
 	if err != nil {
 		d.log.Verbosef("%v: send to %v: %v", p, to.addrPort(), err)
+		return
 	}
 	p.txBytes.Add(uint64(len(msg)))
 }

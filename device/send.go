@@ -182,7 +182,9 @@ func (d *Device) flushSegments(now noise.Instant) {
 	}
 	p.mu.Unlock()
 	d.kick(kick)
-	p.txBytes.Add(uint64(tx.used))
+	if err == nil {
+		p.txBytes.Add(uint64(tx.used))
+	}
 	tx.n, tx.used, tx.data = 0, 0, false
 }
 
