@@ -12,8 +12,8 @@ import (
 // ErrRemoved tells that the socket file is gone: the user wants the daemon to end.
 var ErrRemoved = errors.New("socket removed")
 
-// pollInterval is for kernels without inotify.
-const pollInterval = 2 * time.Second
+// pollInterval is for kernels without inotify. Tests shorten it.
+var pollInterval = 2 * time.Second
 
 // WaitRemoved waits until the socket file is removed or replaced, and returns
 // ErrRemoved, or until Close, and returns nil.
