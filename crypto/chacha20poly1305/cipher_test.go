@@ -31,16 +31,20 @@ func TestCipherShortOutput(t *testing.T) {
 	var c Cipher
 	sealed := make([]byte, 20+Overhead)
 	c.Seal(sealed, 0, make([]byte, 20), nil)
+	// Room behind the end of dst is not the callee's to take.
+	buf := make([]byte, 100)
 	for _, f := range []struct {
 		name string
 		call func()
 	}{
-		// Room behind the end of dst is not the callee's to take.
-		{"Seal", func() { c.Seal(make([]byte, 100)[:20+Overhead-1], 0, make([]byte, 20), nil) }},
-		{"Open", func() { c.Open(make([]byte, 100)[:19], 0, sealed, nil) }},
+		{"Seal", func() { c.Seal(buf[:20+Overhead-1], 0, make([]byte, 20), nil) }},
+		{"Open", func() { c.Open(buf[:19], 0, sealed, nil) }},
 	} {
 		if s := outcome(func() string { f.call(); return "returned" }); s == "returned" {
 			t.Errorf("%s to a short output: no panic", f.name)
+		}
+		if !bytes.Equal(buf, make([]byte, len(buf))) {
+			t.Errorf("%s to a short output wrote before the panic: %x", f.name, buf)
 		}
 	}
 }
