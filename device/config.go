@@ -194,10 +194,13 @@ func (c *change) updatePeer(u *conf.PeerUpdate, e endpoint) {
 		p.epoch++
 	}
 	if e.valid() {
+		hello = !p.endpoint.valid() && p.timers.interval != 0
 		p.endpoint = e
 	}
 	if u.PersistentKeepalive != nil {
-		hello = p.timers.setInterval(*u.PersistentKeepalive, now)
+		if p.timers.setInterval(*u.PersistentKeepalive, now) {
+			hello = true
+		}
 		if !p.running {
 			p.timers.stop()
 		}

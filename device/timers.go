@@ -183,7 +183,10 @@ func (t *timers) armZeroKeys(now noise.Instant) {
 // setInterval configures the persistent keepalive. True: it was switched on, so
 // that one is due now.
 func (t *timers) setInterval(seconds uint16, now noise.Instant) (on bool) {
-	on = t.interval == 0 && seconds != 0
+	if seconds == t.interval {
+		return false // who sets it again and again must not put it off
+	}
+	on = t.interval == 0
 	t.interval = seconds
 	t.persistent = 0
 	t.traversed(now)
