@@ -214,6 +214,15 @@ func (c *capture) Configure(u *conf.Update) error {
 	return nil
 }
 
+// take returns what was noted and forgets it.
+func (c *capture) take() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got := c.got
+	c.got = "nothing"
+	return got
+}
+
 func (c *capture) State() *conf.State { return new(conf.State) }
 
 // stockWG returns what the wg of this machine makes of a file: an outcome or
@@ -242,13 +251,13 @@ func stockWG(t *testing.T) func(file string) string {
 		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		daemon.got = "nothing"
+		daemon.take()
 		cmd := exec.Command("wg", "setconf", ifname, path)
 		cmd.Env = append(os.Environ(), "WG_ENDPOINT_RESOLUTION_RETRIES=0")
 		if err := cmd.Run(); err != nil {
 			return "error"
 		}
-		return daemon.got
+		return daemon.take()
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -110,6 +109,12 @@ func (d *fakeDevice) State() *conf.State {
 	return &s
 }
 
+func (d *fakeDevice) failWith(err error) {
+	d.mu.Lock()
+	d.fail = err
+	d.mu.Unlock()
+}
+
 func (d *fakeDevice) applied() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,5 +168,3 @@ func dial(t testing.TB, path string) *net.UnixConn {
 	c.SetDeadline(time.Now().Add(20 * time.Second))
 	return c.(*net.UnixConn)
 }
-
-var errBusy = syscall.EADDRINUSE

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,12 +163,12 @@ func TestStockWG(t *testing.T) {
 	want("our setconf", b.String(), a.String())
 
 	// wg shows the daemon's reason.
-	d.fail = errBusy
+	d.failWith(syscall.EADDRINUSE)
 	out, err := exec.Command("wg", "set", ifname, "listen-port", "1").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "Address already in use") {
 		t.Errorf("wg set of a busy port: %v %s", err, out)
 	}
-	d.fail = nil
+	d.failWith(nil)
 
 	// A zone is shown as wg resolves it.
 	zone := netip.MustParseAddrPort("[fe80::1%lo]:51820")
