@@ -23,6 +23,7 @@ import (
 const (
 	confDir        = "/etc/wireguard"
 	resolveTimeout = 10 * time.Second // of all names in a file together
+	listenTimeout  = 5 * time.Second
 	downTimeout    = 5 * time.Second
 )
 
@@ -117,13 +118,38 @@ func resolve(ctx context.Context, e conf.Endpoint) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addrs[0].Unmap(), e.Port), nil
 }
 
-// apply gives the interface its addresses and routes and sets it up.
-func (p *plan) apply() error {
+// apply sets the interface up, configures the daemon, and adds addresses and
+// routes. Sockets are open before the configuration, so that a port in use is an
+// error and not something that the daemon tries again and again.
+func (p *plan) apply(configure func(*conf.Update) error, state func() (*conf.State, error)) error {
 	link, err := netcfg.Open(p.name)
 	if err != nil {
 		return err
 	}
 	defer link.Close()
+	if err := link.SetUp(true); err != nil {
+		return err
+	}
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		s, err := state()
+		if err != nil {
+			return err
+		}
+		if s.ListenPort != 0 {
+			break
+		}
+		if time.Since(begin) > listenTimeout {
+			return fmt.Errorf("%s: the daemon has no UDP socket after %v", p.name, listenTimeout)
+		}
+	}
+	err = configure(p.update)
+	p.update.Wipe()
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("%s: ListenPort %d: address already in use", p.name, *p.update.ListenPort)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: configuration: %w", p.name, err)
+	}
 	warnings, err := link.Apply(p.net)
 	for _, w := range warnings {
 		warn(w)
@@ -137,15 +163,9 @@ func runConfig(arg string) error {
 	if err != nil {
 		return err
 	}
-	defer p.update.Wipe()
-	configure := func(d *device.Device) error {
-		if err := d.Configure(p.update); err != nil {
-			return err
-		}
-		p.update.Wipe()
-		return p.apply()
-	}
-	return runDaemon(p.name, p.mtu, configure, func() error { return nil })
+	return runDaemon(p.name, p.mtu, func(d *device.Device) error {
+		return p.apply(d.Configure, func() (*conf.State, error) { return d.State(), nil })
+	}, func() error { return nil })
 }
 
 // up leaves the interface to a daemon, or leaves nothing behind.
@@ -154,12 +174,13 @@ func up(arg string) error {
 	if err != nil {
 		return err
 	}
-	defer p.update.Wipe()
 	if err := daemonize(p.name, p.mtu); err != nil {
 		return err
 	}
-	if err = set(p.name, p.update); err == nil {
-		err = p.apply()
+	c, err := uapi.Dial(p.name)
+	if err == nil {
+		err = p.apply(c.Set, c.Get)
+		c.Close()
 	}
 	if err != nil {
 		if e := remove(p.name); e != nil {
@@ -167,18 +188,6 @@ func up(arg string) error {
 		}
 	}
 	return err
-}
-
-func set(name string, u *conf.Update) error {
-	c, err := uapi.Dial(name)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := c.Set(u); err != nil {
-		return fmt.Errorf("%s: configuration: %w", name, err)
-	}
-	return nil
 }
 
 func down(arg string) error {
