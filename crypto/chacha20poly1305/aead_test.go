@@ -5,8 +5,8 @@ import (
 	"crypto/cipher"
 	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"math/rand/v2"
+	"runtime"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -337,8 +337,8 @@ func TestContract(t *testing.T) {
 
 // Only the length is looked at, so the memory is never touched.
 func TestTooLong(t *testing.T) {
-	if bits.UintSize == 32 {
-		return // no slice is that long
+	if runtime.GOARCH != "amd64" {
+		t.Skip("no slice is that long on a 32-bit CPU, and qemu maps page by page")
 	}
 	top := int64(1) << 38
 	long, err := syscall.Mmap(-1, 0, int(top), syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
