@@ -222,43 +222,56 @@ func TestUDPCloseEndsServe(t *testing.T) {
 	}
 }
 
+// The socket is never empty, so only serve itself can end the loop.
 func TestUDPCloseAmongTraffic(t *testing.T) {
 	c, _, port := listenT(t, 0, allOffloads)
-	var stop atomic.Bool
-	var senders sync.WaitGroup
-	for range 2 {
-		s, _, _ := listenT(t, 0, allOffloads)
-		to := endpointT(t, "127.0.0.1:%d", port)
-		buf, segs := batchOf(make([]int, udpSendBatch)...)
-		for i := range segs {
-			segs[i] = segment{off: i, len: 1}
-		}
-		senders.Go(func() {
-			for !stop.Load() {
-				s.send(to, buf, segs)
-			}
-		})
+	other, _, _ := listenT(t, 0, allOffloads) // closed first: then the traffic ends also if the test fails
+	to := endpointT(t, "127.0.0.1:%d", port)
+	buf, segs := batchOf(make([]int, udpBurst)...)
+	for i := range segs {
+		segs[i] = segment{off: i, len: 1}
 	}
-	got, served := make(chan struct{}, 1), make(chan error, 1)
+	for range 3 {
+		if err := other.send(to, buf, segs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, served := make(chan struct{}), make(chan error, 1)
+	var bursts atomic.Int64
 	go func() {
-		served <- c.serve(func([]datagram) {
-			select {
-			case got <- struct{}{}:
-			default:
+		served <- c.serve(func(batch []datagram) {
+			if bursts.Add(1) == 10 {
+				close(got)
 			}
+			other.send(to, buf, segs[:len(batch)])
 		})
 	}()
 	<-got
-	begin := time.Now()
-	c.close()
+	closed := make(chan error)
+	go func() { closed <- c.close() }()
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		t.Fatal("close waits for ever")
+	}
 	if err := <-served; err != nil {
 		t.Errorf("serve: %v", err)
 	}
-	if took := time.Since(begin); took > time.Second {
-		t.Errorf("close took %v", took)
+}
+
+func TestUDPBurstThatFillsTheArena(t *testing.T) {
+	a, _, _ := listenT(t, 0, allOffloads)
+	b, _, port := listenT(t, 0, allOffloads)
+	buf, segs := batchOf(60000, 60000, 100, 60000, 60000, 60000, 1, 60000)
+	if err := a.send(endpointT(t, "127.0.0.1:%d", port), buf, segs); err != nil {
+		t.Fatal(err)
 	}
-	stop.Store(true)
-	senders.Wait()
+	ch := arrivals(t, b)
+	for i, seg := range segs {
+		if d := next(t, ch); !bytes.Equal(d.data, buf[seg.off:seg.off+seg.len]) {
+			t.Errorf("message %d: got %d bytes", i, len(d.data))
+		}
+	}
 }
 
 func TestUDPSendersAtOnce(t *testing.T) {
@@ -641,25 +654,33 @@ func TestUDPEachDatagramGoesToItsOwnHost(t *testing.T) {
 
 func TestUDPLinkLocal(t *testing.T) {
 	we, far := twoHosts(t)
-	we.ip("addr add fe80::a/64 dev w0 nodad")
-	far.ip("addr add fe80::b/64 dev f0 nodad")
+	we.ip(fmt.Sprintf("link add w1 type veth peer name f1 netns %d", far.tid))
+	we.ip("link set w1 up")
+	far.ip("link set f1 up")
 	_, v6 := we.listen(7000)
 	at := arrivals(t, v6)
-	peer := far.dial("[fe80::b%f0]:0", "[fe80::a%f0]:7000")
-	peer.Write([]byte("hello"))
-	d := next(t, at)
-	if d.from.scope == 0 || d.from.addr.Addr().Zone() != "" {
-		t.Errorf("from %v, scope %d", d.from.addr, d.from.scope)
+	for _, link := range []string{"0", "1"} { // one prefix on both
+		we.ip("addr add fe80::a" + link + "/64 dev w" + link + " nodad")
+		far.ip("addr add fe80::b" + link + "/64 dev f" + link + " nodad")
 	}
-	say(t, v6, &d.from, "reply")
-	hears(t, peer, "reply")
-	d.from.forgetSource()
-	say(t, v6, &d.from, "again") // the scope alone finds the way
-	hears(t, peer, "again")
-	var shown netip.AddrPort
-	we.do(func() { shown = d.from.addrPort() })
-	if shown.Addr().Zone() != "w0" {
-		t.Errorf("shown as %v", shown)
+	for _, link := range []string{"0", "1"} {
+		peer := far.dial("[fe80::b"+link+"%f"+link+"]:0", "[fe80::a"+link+"%f"+link+"]:7000")
+		peer.Write([]byte("hello"))
+		d := next(t, at)
+		if d.from.scope == 0 || d.from.addr.Addr().Zone() != "" {
+			t.Errorf("from %v, scope %d", d.from.addr, d.from.scope)
+		}
+		say(t, v6, &d.from, "reply")
+		hears(t, peer, "reply")
+
+		d.from.srcIf = 0 // the scope alone finds the way
+		say(t, v6, &d.from, "again")
+		hears(t, peer, "again")
+		var shown netip.AddrPort
+		we.do(func() { shown = d.from.addrPort() })
+		if shown.Addr().Zone() != "w"+link {
+			t.Errorf("shown as %v", shown)
+		}
 	}
 }
 
