@@ -361,8 +361,11 @@ func (k *Kernel) Watch(f func(State)) error {
 		k.mu.Unlock()
 		var n int
 		if n, err = nl.Read(buf); errors.Is(err, unix.ENOBUFS) {
-			// Events were lost: the answer brings the state up to date.
-			err = k.askState()
+			// Events were lost, and answers would be until the queue is empty: a new
+			// socket brings the state up to date.
+			if err = k.openNetlink(); err == nil {
+				err = k.askState()
+			}
 			continue
 		}
 		for m := range rtnl.Messages(buf[:max(n, 0)]) {

@@ -172,6 +172,25 @@ func TestCloseEndsDrainAndWatch(t *testing.T) {
 	}
 }
 
+// More events than the socket holds: those that are lost do not matter, for the
+// state is asked for anew.
+func TestWatchSurvivesLostEvents(t *testing.T) {
+	inNamespace(t)
+	k := create(t)
+	var batch strings.Builder
+	for i := range 600 {
+		fmt.Fprintf(&batch, "link set %s mtu %d\n", k.Name(), 1300+i%2)
+	}
+	fmt.Fprintf(&batch, "link set %s mtu 1350 up\n", k.Name())
+	flood := exec.Command("ip", "-batch", "-")
+	flood.Stdin = strings.NewReader(batch.String())
+	if out, err := flood.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	await, _ := watch(t, k)
+	await("the last state", func(s State) bool { return s.MTU == 1350 && s.Up })
+}
+
 // An interface that moves to another namespace, as a container's does, is
 // followed there.
 func TestWatchFollowsToAnotherNamespace(t *testing.T) {
