@@ -38,10 +38,10 @@ type Device struct {
 	log    *Logger
 	rand   io.Reader
 	clock  clock
-	listen func(port uint16, mark uint32, off offloads) (v4, v6 conn, actual uint16, err error)
+	listen func(port uint16, mark uint32, off Offload) (v4, v6 conn, actual uint16, err error)
 	jitter func() time.Duration // 0 to maxJitter
 
-	offloads offloads
+	offload Offload
 
 	mu      sync.Mutex // configuration
 	private noise.PrivateKey
@@ -113,6 +113,8 @@ func (b *binding) conns() (c []conn) {
 type Options struct {
 	Tun tun.Device // the Device closes it
 	Log *Logger    // nil: no logs
+
+	Offload Offload // what may be tried
 }
 
 // New starts a Device without a private key and without peers. It follows the
@@ -135,7 +137,7 @@ func newDevice(o Options) *Device {
 		log:        o.Log,
 		rand:       rand.Reader,
 		listen:     listenUDP,
-		offloads:   offloads{sendmmsg: true},
+		offload:    o.Offload,
 		jitter:     func() time.Duration { return mathrand.N(maxJitter) },
 		owners:     make(map[netip.Prefix]*Peer),
 		handshakes: make(chan handshakeMessage, maxHandshakes),
@@ -276,7 +278,7 @@ func (d *Device) open() error {
 }
 
 func (d *Device) newBinding(port uint16, mark uint32) (*binding, error) {
-	v4, v6, actual, err := d.listen(port, mark, d.offloads)
+	v4, v6, actual, err := d.listen(port, mark, d.offload)
 	if err != nil {
 		return nil, err
 	}

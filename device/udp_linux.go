@@ -48,11 +48,6 @@ type conn interface {
 	close() error
 }
 
-// offloads says which kernel features may be tried.
-type offloads struct {
-	sendmmsg bool
-}
-
 const (
 	maxDatagram = 64 << 10 // no UDP payload is longer
 
@@ -72,7 +67,7 @@ var newSocket = unix.Socket
 
 // listenUDP opens a socket for each address family on the same port, 0 for one
 // that is free in both. A family that the kernel does not have gives a nil conn.
-func listenUDP(port uint16, mark uint32, off offloads) (v4, v6 conn, actual uint16, err error) {
+func listenUDP(port uint16, mark uint32, off Offload) (v4, v6 conn, actual uint16, err error) {
 	for try := 1; ; try++ {
 		v4, v6, actual, err = listenBoth(port, mark, off)
 		// The port that the kernel found for IPv4 may be taken for IPv6.
@@ -82,7 +77,7 @@ func listenUDP(port uint16, mark uint32, off offloads) (v4, v6 conn, actual uint
 	}
 }
 
-func listenBoth(port uint16, mark uint32, off offloads) (v4, v6 conn, actual uint16, err error) {
+func listenBoth(port uint16, mark uint32, off Offload) (v4, v6 conn, actual uint16, err error) {
 	four, err4 := openUDP(false, port, mark, off)
 	if err4 != nil && !noSuchFamily(err4) {
 		return nil, nil, 0, err4
@@ -118,7 +113,7 @@ type udpConn struct {
 	out udpWriter
 }
 
-func openUDP(v6 bool, port uint16, mark uint32, off offloads) (*udpConn, error) {
+func openUDP(v6 bool, port uint16, mark uint32, off Offload) (*udpConn, error) {
 	family := unix.AF_INET
 	if v6 {
 		family = unix.AF_INET6
@@ -430,10 +425,10 @@ type udpWriter struct {
 	control [udpSendBatch][maxSendControl]byte
 }
 
-func (s *udpWriter) init(c *udpConn, off offloads) {
+func (s *udpWriter) init(c *udpConn, off Offload) {
 	s.conn = c
 	s.flush = s.tryFlush
-	s.noBatch = !off.sendmmsg
+	s.noBatch = off&OffloadMmsg == 0
 	s.tosLevel, s.tosKind = unix.IPPROTO_IP, unix.IP_TOS
 	if c.v6 {
 		s.tosLevel, s.tosKind = unix.IPPROTO_IPV6, unix.IPV6_TCLASS

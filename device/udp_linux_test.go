@@ -22,10 +22,10 @@ import (
 
 const patience = 10 * time.Second // for what should happen at once
 
-var allOffloads = offloads{sendmmsg: true}
+var allOffloads = OffloadMmsg
 
 // listenT opens sockets that the test's end closes.
-func listenT(t *testing.T, port uint16, off offloads) (v4, v6 *udpConn, actual uint16) {
+func listenT(t *testing.T, port uint16, off Offload) (v4, v6 *udpConn, actual uint16) {
 	t.Helper()
 	four, six, actual, err := listenUDP(port, 0, off)
 	if err != nil {
@@ -101,7 +101,7 @@ func batchOf(lengths ...int) (buf []byte, segs []segment) {
 
 // Also run on big-endian machines under emulation: no namespaces here.
 func TestUDPLoopback(t *testing.T) {
-	for _, off := range []offloads{{}, allOffloads} {
+	for _, off := range []Offload{0, allOffloads} {
 		a4, a6, portA := listenT(t, 0, off)
 		b4, b6, portB := listenT(t, 0, off)
 		for _, tt := range []struct {
@@ -112,7 +112,7 @@ func TestUDPLoopback(t *testing.T) {
 			{"IPv4", a4, b4, "127.0.0.1"},
 			{"IPv6", a6, b6, "[::1]"},
 		} {
-			t.Run(fmt.Sprintf("%s/sendmmsg=%v", tt.name, off.sendmmsg), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/sendmmsg=%v", tt.name, off&OffloadMmsg != 0), func(t *testing.T) {
 				if tt.a == nil {
 					t.Skip("no such family here")
 				}
@@ -155,7 +155,7 @@ func TestUDPLoopback(t *testing.T) {
 
 // A lost message would be one that another segment's refusal took along.
 func TestUDPRefusedSegmentKeepsNoOther(t *testing.T) {
-	for _, off := range []offloads{{}, allOffloads} {
+	for _, off := range []Offload{0, allOffloads} {
 		a, _, _ := listenT(t, 0, off)
 		b, _, port := listenT(t, 0, off)
 		ch := arrivals(t, b)

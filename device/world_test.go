@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -145,7 +146,7 @@ func (w *world) node(n byte) *node {
 	d := newDevice(Options{Tun: x.tun, Log: NewLogger(w.t.Output(), x.tun.Name(), LogVerbose)})
 	d.clock = newFakeClock()
 	d.jitter = func() time.Duration { return 0 }
-	d.listen = func(port uint16, mark uint32, _ offloads) (v4, v6 conn, actual uint16, err error) {
+	d.listen = func(port uint16, mark uint32, _ Offload) (v4, v6 conn, actual uint16, err error) {
 		c, err := w.open(netip.AddrPortFrom(x.addr, port))
 		if err != nil {
 			return nil, nil, 0, err
@@ -371,13 +372,18 @@ func (c *fakeClock) Set(at deadline) {
 		c.timer.Stop()
 		c.timer = nil
 	}
-	if at != 0 {
-		c.timer = time.AfterFunc(time.Duration(at-c.Now()), func() {
-			select {
-			case c.woken <- struct{}{}:
-			default:
-			}
-		})
+	wake := func() {
+		select {
+		case c.woken <- struct{}{}:
+		default:
+		}
+	}
+	switch now := c.Now(); {
+	case at == 0:
+	case at <= now:
+		wake()
+	default:
+		c.timer = time.AfterFunc(time.Duration(at-now), wake)
 	}
 }
 
@@ -400,3 +406,15 @@ func (c *fakeClock) Wait() bool {
 }
 
 func (c *fakeClock) Close() { c.Set(0); close(c.closed) }
+
+// stacks returns the traces of all goroutines.
+func stacks() string {
+	b := make([]byte, 1<<20)
+	return string(b[:runtime.Stack(b, true)])
+}
+
+func (x *node) setKey(t *testing.T, k noise.PrivateKey) {
+	t.Helper()
+	key := conf.Key(k)
+	x.configure(t, conf.Update{PrivateKey: &key})
+}

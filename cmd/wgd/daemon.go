@@ -30,6 +30,9 @@ const (
 	envReady      = "WGD_READY_FD" // see daemonize
 )
 
+// envOffload lists what the packet path may try, see device.ParseOffload.
+const envOffload = "WGD_OFFLOAD"
+
 // inheritedFD takes the number of a descriptor out of the environment; -1 if
 // there is none.
 func inheritedFD(env string) (int, error) {
@@ -97,12 +100,19 @@ func runDaemon(name string, mtu int, configure func(*device.Device) error, ready
 	}
 	signal.Ignore(unix.SIGPIPE)
 
+	offload := device.OffloadAll
+	if list, ok := os.LookupEnv(envOffload); ok {
+		var err error
+		if offload, err = device.ParseOffload(list); err != nil {
+			return fmt.Errorf("%s: %w", envOffload, err)
+		}
+	}
 	k, l, err := open(name, mtu)
 	if err != nil {
 		return err
 	}
 	log := device.NewLogger(os.Stderr, k.Name(), logLevel())
-	d, err := device.New(device.Options{Tun: k, Log: log})
+	d, err := device.New(device.Options{Tun: k, Log: log, Offload: offload})
 	if err != nil {
 		l.Close()
 		k.Close()

@@ -28,7 +28,7 @@ const usage = `usage: wgd [-f] INTERFACE    make the interface; -f, --foreground
        wgd genpsk            print a new preshared key
        wgd version
 CONF is a path that ends with .conf, or an interface: /etc/wireguard/INTERFACE.conf.
-environment: LOG_LEVEL=error|verbose|silent
+environment: LOG_LEVEL=error|verbose|silent; WGD_OFFLOAD=all|none|a list of mmsg,vnet,gso,gro
 `
 
 // errUsage makes the program print how it is used.

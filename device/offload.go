@@ -1,0 +1,45 @@
+package device
+
+import (
+	"fmt"
+	"strings"
+)
+
+// An Offload is a set of kernel features that may be tried. What the kernel then
+// refuses is done without.
+type Offload uint8
+
+const (
+	OffloadMmsg Offload = 1 << iota // many datagrams in one system call: sendmmsg
+	OffloadVnet                     // super-packets on the TUN: vnet_hdr; not used yet
+	OffloadGSO                      // super-datagrams out: UDP_SEGMENT; not used yet
+	OffloadGRO                      // super-datagrams in: UDP_GRO; not used yet
+
+	OffloadAll = OffloadMmsg | OffloadVnet | OffloadGSO | OffloadGRO
+)
+
+var offloadNames = []string{"mmsg", "vnet", "gso", "gro"} // in the order of the bits
+
+// ParseOffload reads a list such as "mmsg,gro". "all" and "none" are what they say.
+func ParseOffload(list string) (o Offload, err error) {
+	for name := range strings.SplitSeq(list, ",") {
+		bit := Offload(0)
+		switch name = strings.TrimSpace(name); name {
+		case "all":
+			bit = OffloadAll
+		case "none":
+			continue
+		default:
+			for i, n := range offloadNames {
+				if n == name {
+					bit = 1 << i
+				}
+			}
+		}
+		if bit == 0 {
+			return 0, fmt.Errorf("%q: not an offload (expected all, none, or some of %s)", name, strings.Join(offloadNames, ","))
+		}
+		o |= bit
+	}
+	return o, nil
+}
