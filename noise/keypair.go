@@ -30,12 +30,13 @@ func (k *Keypair) Seal(dst, plaintext []byte) (n int, ok bool) {
 	if !k.canSend || k.sent >= RejectAfterMessages {
 		return 0, false
 	}
+	counter := k.sent
+	k.sent++ // first: whatever happens, no counter is used twice
 	n = HeaderSize + len(plaintext) + TagSize
 	putType(dst, TypeTransport)
 	binary.LittleEndian.PutUint32(dst[4:], k.RemoteIndex)
-	binary.LittleEndian.PutUint64(dst[8:], k.sent)
-	k.send.Seal(dst[HeaderSize:n], k.sent, plaintext, nil)
-	k.sent++
+	binary.LittleEndian.PutUint64(dst[8:], counter)
+	k.send.Seal(dst[HeaderSize:n], counter, plaintext, nil)
 	return n, true
 }
 

@@ -3,6 +3,7 @@ package noise
 import (
 	"bufio"
 	"bytes"
+	"crypto/subtle"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -47,6 +48,7 @@ func memory(t *testing.T, f func(b []byte)) {
 		t.Skip(err)
 	}
 	defer mem.Close()
+	ones := bytes.Repeat([]byte{0xff}, 1<<20)
 	chunk := make([]byte, 1<<20) // part of the memory too: cleared after each use
 	for s := bufio.NewScanner(maps); s.Scan(); {
 		var from, to uint64
@@ -59,9 +61,7 @@ func memory(t *testing.T, f func(b []byte)) {
 			if n == 0 || err != nil {
 				break
 			}
-			for i := range chunk[:n] {
-				chunk[i] = ^chunk[i]
-			}
+			subtle.XORBytes(chunk[:n], chunk[:n], ones)
 			f(chunk[:n])
 			clear(chunk)
 			at += uint64(n)
