@@ -27,7 +27,7 @@ func ParseOffload(list string) (o Offload, err error) {
 		switch name = strings.TrimSpace(name); name {
 		case "all":
 			bit = OffloadAll
-		case "none":
+		case "none", "":
 			continue
 		default:
 			for i, n := range offloadNames {
