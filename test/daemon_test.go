@@ -179,6 +179,15 @@ func (d *daemon) get(key string) (values []string) {
 	return values
 }
 
+// value returns the first value of key in a get=1, or "".
+func (d *daemon) value(key string) string {
+	d.t.Helper()
+	if all := d.get(key); len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
 // wg runs the stock tool, with the name of the interface for {if}.
 func (d *daemon) wg(args ...string) string {
 	d.t.Helper()
@@ -249,7 +258,11 @@ type keypair struct {
 }
 
 func newKey() keypair {
-	k, err := ecdh.X25519().GenerateKey(rand.Reader)
+	var b [32]byte
+	rand.Read(b[:])
+	b[0] &= 248 // clamped, as wg genkey prints it
+	b[31] = b[31]&127 | 64
+	k, err := ecdh.X25519().NewPrivateKey(b[:])
 	if err != nil {
 		panic(err)
 	}
@@ -351,24 +364,19 @@ func (tun tunnel) configure(extra string) {
 // endpoint is where e sends to for its first peer.
 func (e *end) endpoint() string {
 	e.t.Helper()
-	if all := e.get("endpoint"); len(all) > 0 {
-		return all[0]
-	}
-	return ""
+	return e.value("endpoint")
 }
 
-// handshakes is the UNIX time in nanoseconds of the last one with the first peer.
+// handshake is the UNIX time in nanoseconds of the last one with the first peer.
 func (e *end) handshake() int64 {
 	e.t.Helper()
 	var n int64
 	for _, key := range []string{"last_handshake_time_sec", "last_handshake_time_nsec"} {
-		for _, v := range e.get(key)[:1] {
-			x, err := strconv.ParseInt(v, 10, 64)
-			if err != nil {
-				e.t.Fatal(err)
-			}
-			n = n*1e9 + x
+		x, err := strconv.ParseInt(e.value(key), 10, 64)
+		if err != nil {
+			e.t.Fatal(err)
 		}
+		n = n*1e9 + x
 	}
 	return n
 }

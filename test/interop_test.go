@@ -8,15 +8,13 @@ import (
 	"time"
 )
 
-const bulk = 8 << 20 // bytes of each TCP transfer
-
 // The matrix: each pair of implementations, either of them initiating, over both
 // outer families, with both inner ones, with and without a preshared key.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	us, ref := side{"wgd", []string{wgd(t)}}, side{"wireguard-go", []string{wireguardGo(t)}}
 	for _, pair := range [][2]side{{us, ref}, {ref, us}, {us, us}} {
-		matrix(t, pair[0], pair[1])
+		matrix(t, pair[0], pair[1], 8<<20)
 	}
 }
 
@@ -26,11 +24,12 @@ func TestMatrixRace(t *testing.T) {
 	t.Parallel()
 	us, ref := side{"wgd", []string{raceProgram.build(t)}}, side{"wireguard-go", []string{wireguardGo(t)}}
 	for _, pair := range [][2]side{{us, ref}, {ref, us}, {us, us}} {
-		matrix(t, pair[0], pair[1])
+		matrix(t, pair[0], pair[1], 1<<20)
 	}
 }
 
-func matrix(t *testing.T, initiator, responder side) {
+// matrix moves n bytes in each TCP transfer.
+func matrix(t *testing.T, initiator, responder side, n int64) {
 	for _, outer6 := range []bool{false, true} {
 		for _, psk := range []bool{false, true} {
 			name := fmt.Sprintf("%s to %s, outer %s, %s", initiator.name, responder.name,
@@ -38,7 +37,7 @@ func matrix(t *testing.T, initiator, responder side) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				tun := newTunnel(t, tunnelOptions{a: initiator.argv, b: responder.argv, outer6: outer6, psk: psk})
-				tun.works(bulk)
+				tun.works(n)
 			})
 		}
 	}
@@ -135,7 +134,7 @@ func TestForgedPacketsMoveNoEndpoint(t *testing.T) {
 	genuine := seen.find("a data message from a", func(p packet) bool { return !p.sent && p.messageType() == 4 }).payload
 
 	stranger := a.udp(outerA + ":4444")
-	before, rx := b.endpoint(), b.get("rx_bytes")[0]
+	before, rx := b.endpoint(), b.value("rx_bytes")
 	unknown := append([]byte{4, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef}, make([]byte, 24)...)
 	forged := append([]byte(nil), genuine...)
 	forged[len(forged)-1] ^= 1
@@ -150,7 +149,7 @@ func TestForgedPacketsMoveNoEndpoint(t *testing.T) {
 	if got := b.endpoint(); got != before {
 		t.Errorf("forged or replayed messages moved the endpoint from %s to %s", before, got)
 	}
-	if rx == b.get("rx_bytes")[0] {
+	if rx == b.value("rx_bytes") {
 		t.Errorf("rx_bytes stands still at %s: the pings did not pass b", rx)
 	}
 }
@@ -201,7 +200,7 @@ func TestPersistentKeepalive(t *testing.T) {
 		if h := a.handshake(); h == 0 {
 			t.Error("no handshake")
 		}
-		if got := a.get("persistent_keepalive_interval"); got[0] != "1" {
+		if got := a.value("persistent_keepalive_interval"); got != "1" {
 			t.Errorf("persistent_keepalive_interval: got %s, want 1", got)
 		}
 	})
