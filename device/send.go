@@ -226,14 +226,7 @@ func (d *Device) sendStaged(p *Peer, keepalive bool, now noise.Instant) {
 	d.begin(p, now)
 	if tx.keypair == nil || !tx.to.valid() {
 		tx.peer = nil
-		p.mu.Lock()
-		kick := false
-		if p.running && p.endpoint.valid() && (keepalive || p.staged.n > 0) {
-			d.askInitiation(p, now)
-			kick = p.reschedule(&d.schedule)
-		}
-		p.mu.Unlock()
-		d.kick(kick)
+		d.needKeypair(p, keepalive, now)
 		return
 	}
 	mtu := int(d.mtu.Load())
@@ -253,8 +246,20 @@ func (d *Device) sendStaged(p *Peer, keepalive bool, now noise.Instant) {
 		}
 		keepalive = false
 	}
-	if keepalive && tx.keypair != nil {
-		d.seal(nil, 0, now)
+	if keepalive && tx.keypair != nil && !d.seal(nil, 0, now) {
+		d.needKeypair(p, true, now)
 	}
 	d.flush(now)
+}
+
+// needKeypair asks for an initiation if p has something to send, or has to anyway.
+func (d *Device) needKeypair(p *Peer, anyway bool, now noise.Instant) {
+	p.mu.Lock()
+	kick := false
+	if p.running && p.endpoint.valid() && (anyway || p.staged.n > 0) {
+		d.askInitiation(p, now)
+		kick = p.reschedule(&d.schedule)
+	}
+	p.mu.Unlock()
+	d.kick(kick)
 }
