@@ -89,12 +89,22 @@ func TestWatchFollowsTheInterface(t *testing.T) {
 	inNamespace(t)
 	k := create(t)
 	name := k.Name()
+	// Events of other interfaces may come before our own state.
+	ip(t, "link", "add", uniqueName("v"), "type", "veth", "peer", "name", uniqueName("w"))
 	await, end := watch(t, k)
-	await("the first state", func(s State) bool { return s.Name == name && s.Index > 0 && s.MTU == DefaultMTU && !s.Up })
+	await("the first state", func(s State) bool {
+		if s.Name != name {
+			t.Fatalf("the first state is of %s", s.Name)
+		}
+		return s.Index > 0 && s.MTU == DefaultMTU && !s.Up
+	})
 	ip(t, "link", "set", name, "up")
 	await("up", func(s State) bool { return s.Up })
+	// Up is what the administrator said; the carrier does not matter.
+	ip(t, "link", "set", name, "carrier", "off")
 	ip(t, "link", "set", name, "mtu", "1380")
 	await("MTU 1380", func(s State) bool { return s.MTU == 1380 && s.Up })
+	ip(t, "link", "set", name, "carrier", "on")
 	if k.MTU() != 1380 {
 		t.Errorf("MTU() = %d, want 1380", k.MTU())
 	}
