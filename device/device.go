@@ -69,6 +69,7 @@ type Device struct {
 	alarm        sync.Mutex // makes the clock follow the schedule
 	admission    admission
 	handshakes   chan handshakeMessage
+	cookieJobs   chan handshakeMessage
 	initiations  initiations
 	stagedBytes  atomic.Int32 // what is left of maxStagedBytes
 	unreachables tokenBucket  // guarded by tx.mu
@@ -141,6 +142,7 @@ func newDevice(o Options) *Device {
 		jitter:     func() time.Duration { return mathrand.N(maxJitter) },
 		owners:     make(map[netip.Prefix]*Peer),
 		handshakes: make(chan handshakeMessage, maxHandshakes),
+		cookieJobs: make(chan handshakeMessage, maxCookieJobs),
 		closed:     make(chan struct{}),
 		dead:       make(chan struct{}),
 	}

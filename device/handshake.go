@@ -20,8 +20,9 @@ const (
 	// cookie reply, §5.3, and for loadedTime after that.
 	loadedHandshakes = maxHandshakes / 8
 	loadedTime       = time.Second
-	// maxCookieJobs bounds what messages that will only get a cookie reply may take
-	// of the queue.
+	// maxCookieJobs bounds the messages that wait for a cookie reply, which is all
+	// they get. They have a queue of their own: they are no load, and whoever sends
+	// them must not take the place of others.
 	maxCookieJobs = maxHandshakes / 2
 
 	// handshakeTOS marks handshake messages: DSCP AF41.
@@ -30,10 +31,9 @@ const (
 
 // A handshakeMessage waits for the handshake goroutine. It has a valid mac1.
 type handshakeMessage struct {
-	size   int
-	data   [noise.InitiationSize]byte // the largest of the three
-	from   endpoint
-	cookie bool // answer with a cookie reply, no more
+	size int
+	data [noise.InitiationSize]byte // the largest of the three
+	from endpoint
 }
 
 func (m *handshakeMessage) bytes() []byte { return m.data[:m.size] }
@@ -67,7 +67,7 @@ func (d *Device) admit(g *datagram, now noise.Instant) {
 		// It has no MACs; it is tied to an index of ours and to our last mac1.
 		d.admission.mu.Unlock()
 		if d.index.lookup(noise.ReceiverIndex(msg)) != nil {
-			d.enqueue(&m)
+			offer(d.handshakes, &m)
 		}
 		return
 	}
@@ -83,25 +83,23 @@ func (d *Device) admit(g *datagram, now noise.Instant) {
 	if !loaded {
 		a.active = false
 	}
-	drop := false
+	queue := d.handshakes
 	if overShare := !a.any.allow(source.Addr(), now); loaded || overShare {
-		if a.checker.CheckMAC2(msg, source, now) {
-			drop = !a.proven.allow(source.Addr(), now)
-		} else {
-			m.cookie = true
-			drop = len(d.handshakes) >= maxCookieJobs
+		switch {
+		case !a.checker.CheckMAC2(msg, source, now):
+			queue = d.cookieJobs
+		case !a.proven.allow(source.Addr(), now):
+			queue = nil
 		}
 	}
 	a.mu.Unlock()
-	if !drop {
-		d.enqueue(&m)
-	}
+	offer(queue, &m)
 }
 
-// enqueue hands a message to the handshake goroutine unless it has too many.
-func (d *Device) enqueue(m *handshakeMessage) {
+// offer hands a message to the handshake goroutine unless it has too many.
+func offer(queue chan handshakeMessage, m *handshakeMessage) {
 	select {
-	case d.handshakes <- *m:
+	case queue <- *m:
 	default:
 	}
 }
@@ -165,6 +163,8 @@ func (d *Device) handshakeLoop() {
 		select {
 		case m := <-d.handshakes:
 			d.receiveHandshake(&m)
+		case m := <-d.cookieJobs:
+			d.sendCookieReply(&m)
 		case <-d.initiations.ready:
 			if p := d.initiations.pop(); p != nil {
 				d.sendInitiation(p)
@@ -181,10 +181,6 @@ func (d *Device) receiveHandshake(m *handshakeMessage) {
 	now := d.clock.Now()
 	id := d.identity.Load()
 	if id == nil {
-		return
-	}
-	if m.cookie {
-		d.sendCookieReply(m, now)
 		return
 	}
 	switch noise.MessageType(m.bytes()) {
@@ -461,7 +457,8 @@ func (d *Device) receiveCookieReply(m *handshakeMessage, now noise.Instant) {
 }
 
 // sendCookieReply answers a handshake message while we are under load: §5.4.7.
-func (d *Device) sendCookieReply(m *handshakeMessage, now noise.Instant) {
+func (d *Device) sendCookieReply(m *handshakeMessage) {
+	now := d.clock.Now()
 	var buf [noise.CookieReplySize]byte
 	d.admission.mu.Lock()
 	msg, err := d.admission.checker.CreateReply(buf[:0], m.bytes(), m.from.addr, now, d.rand)
