@@ -89,15 +89,8 @@ func TestWatchFollowsTheInterface(t *testing.T) {
 	inNamespace(t)
 	k := create(t)
 	name := k.Name()
-	// Events of other interfaces may come before our own state.
-	ip(t, "link", "add", uniqueName("v"), "type", "veth", "peer", "name", uniqueName("w"))
 	await, end := watch(t, k)
-	await("the first state", func(s State) bool {
-		if s.Name != name {
-			t.Fatalf("the first state is of %s", s.Name)
-		}
-		return s.Index > 0 && s.MTU == DefaultMTU && !s.Up
-	})
+	await("the first state", func(s State) bool { return s.Name == name && s.Index > 0 && s.MTU == DefaultMTU && !s.Up })
 	ip(t, "link", "set", name, "up")
 	await("up", func(s State) bool { return s.Up })
 	// Up is what the administrator said; the carrier does not matter.
@@ -432,6 +425,15 @@ func TestFromFD(t *testing.T) {
 	if k2.Name() != k.Name() || k2.MTU() != 1300 {
 		t.Errorf("got %s with MTU %d", k2.Name(), k2.MTU())
 	}
+	// Events of other interfaces may come before our own state.
+	ip(t, "link", "add", uniqueName("w"), "type", "veth", "peer", "name", uniqueName("x"))
+	await, _ := watch(t, k2)
+	await("the first state", func(s State) bool {
+		if s.Name != k.Name() {
+			t.Fatalf("the first state is of %s", s.Name)
+		}
+		return s.MTU == 1300
+	})
 	null, err := unix.Open("/dev/null", unix.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
