@@ -392,6 +392,8 @@ func (d *Device) timerLoop() {
 		for p, _ := d.schedule.pop(now); p != nil; p, _ = d.schedule.pop(now) {
 			d.runTimers(p, now)
 		}
+		d.admission.any.release(now)
+		d.admission.proven.release(now)
 		d.setAlarm()
 	}
 }
