@@ -162,7 +162,7 @@ func TestUpAndRunUndo(t *testing.T) {
 	defer busy.Close()
 	for _, c := range []struct{ name, inter, peer, want string }{
 		{"route that is taken", goodInterface, "AllowedIPs = 203.0.113.0/24", "route 203.0.113.0/24: another route to it exists"},
-		{"port that is taken", goodInterface + fmt.Sprintf("ListenPort = %d\n", busy.LocalAddr().(*net.UDPAddr).Port), goodPeer, "address already in use"},
+		{"port that is taken", goodInterface + fmt.Sprintf("ListenPort = %d\n", busy.LocalAddr().(*net.UDPAddr).Port), goodPeer, "ListenPort"},
 		{"MTU out of range", goodInterface + "MTU = 4\n", goodPeer, "MTU"},
 		{"Table", goodInterface + "Table = 42\n", goodPeer, "Table"},
 		{"name that nobody knows", goodInterface, "Endpoint = nosuch.invalid:1", "nosuch.invalid"},
