@@ -38,10 +38,14 @@ func mode(t *testing.T, path string) fs.FileMode {
 // The directory is made, and nobody else gets in.
 func TestListenMakesDirectory(t *testing.T) {
 	useDir(t)
-	socketDir = filepath.Join(socketDir, "run", "wireguard")
-	l := mustListen(t, "wg0")
-	if m := mode(t, socketDir); m != fs.ModeDir|0o700 {
-		t.Errorf("mode of the directory: %v", m)
+	parent := socketDir
+	var l *Listener
+	for _, dir := range []string{"wireguard", "run/wireguard"} {
+		socketDir = filepath.Join(parent, dir)
+		l = mustListen(t, "wg0")
+		if m := mode(t, socketDir); m != fs.ModeDir|0o700 {
+			t.Errorf("mode of %s: %v", dir, m)
+		}
 	}
 	if m := mode(t, l.Path()); m != fs.ModeSocket|0o600 {
 		t.Errorf("mode of the socket: %v", m)
