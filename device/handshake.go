@@ -137,7 +137,9 @@ func (q *initiations) signal() {
 	}
 }
 
-// pop takes out one peer; if there are more, ready stays readable.
+// pop takes out one peer; if there are more, ready stays readable. Until done, what
+// the peer asks for is the initiation that is being made: another one, left in the
+// queue until the response is there, would only be repeated 5 s later.
 func (q *initiations) pop() *Peer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -151,9 +153,10 @@ func (q *initiations) pop() *Peer {
 	} else {
 		q.signal()
 	}
-	p.queued.Store(false)
 	return p
 }
+
+func (q *initiations) done(p *Peer) { p.queued.Store(false) }
 
 // handshakeLoop does all public-key work until the device is closed. Our own
 // initiations and messages that came in take turns.
@@ -167,7 +170,11 @@ func (d *Device) handshakeLoop() {
 			d.sendCookieReply(&m)
 		case <-d.initiations.ready:
 			if p := d.initiations.pop(); p != nil {
-				d.sendInitiation(p)
+				again := d.sendInitiation(p)
+				d.initiations.done(p)
+				if again {
+					d.initiations.push(p)
+				}
 			}
 		case <-d.closed:
 			return
@@ -193,19 +200,20 @@ func (d *Device) receiveHandshake(m *handshakeMessage) {
 	}
 }
 
-// sendInitiation begins a handshake: §5.4.2.
-func (d *Device) sendInitiation(p *Peer) {
+// sendInitiation begins a handshake: §5.4.2. again: the peer's configuration has
+// changed meanwhile.
+func (d *Device) sendInitiation(p *Peer) (again bool) {
 	now := d.clock.Now()
 	id := d.identity.Load()
 	if id == nil {
-		return // no private key: no handshake
+		return false // no private key: no handshake
 	}
 	p.mu.Lock()
 	if !p.running || !p.endpoint.valid() || !p.timers.mayInitiate(now, d.jitter()) {
 		kick := p.reschedule(&d.schedule)
 		p.mu.Unlock()
 		d.kick(kick)
-		return
+		return false
 	}
 	remote, epoch := p.remote, p.epoch
 	stamp := p.stamps.Next(d.clock.Wall())
@@ -218,7 +226,7 @@ func (d *Device) sendInitiation(p *Peer) {
 	index, err := d.index.add(p, nil, d.rand)
 	if err != nil {
 		d.log.Errorf("%v: initiation: %v", p, err)
-		return
+		return false
 	}
 	ephemeral, err := noise.NewPrivateKey(d.rand)
 	defer ephemeral.Wipe()
@@ -229,14 +237,15 @@ func (d *Device) sendInitiation(p *Peer) {
 	if err != nil {
 		d.index.remove(index)
 		d.log.Verbosef("%v: initiation: %v", p, err)
-		return
+		return false
 	}
 
 	p.mu.Lock()
 	if !p.running || p.epoch != epoch || !p.endpoint.valid() {
+		again = p.running
 		p.mu.Unlock()
 		d.index.remove(index)
-		return
+		return again
 	}
 	old := p.initiation.LocalIndex()
 	hadOld := p.initiation.State() != noise.StateNone
@@ -253,6 +262,7 @@ func (d *Device) sendInitiation(p *Peer) {
 	}
 	d.log.Verbosef("%v: sending handshake initiation (%v)", p, to.addrPort())
 	d.sendHandshake(p, to, msg)
+	return false
 }
 
 // sendHandshake sends one handshake message to p.
