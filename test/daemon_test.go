@@ -276,12 +276,14 @@ func newPSK() string {
 }
 
 // asHex turns a key from INI's form into UAPI's.
-func asHex(key string) string {
+func asHex(key string) string { return hex.EncodeToString(fromBase64(key)) }
+
+func fromBase64(key string) []byte {
 	b, err := base64.StdEncoding.DecodeString(key)
 	if err != nil {
 		panic(err)
 	}
-	return hex.EncodeToString(b)
+	return b
 }
 
 // file writes a file for the test and returns its path.
