@@ -148,7 +148,7 @@ func TestWarnings(t *testing.T) {
 // A secret in the wrong place, whole or damaged, is in no message.
 func TestMessagesShowNoSecret(t *testing.T) {
 	const secret = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk="
-	damaged := []string{secret, secret[:43], secret[:40], secret[:20] + " " + secret[20:], secret + "=", "x" + secret, strings.ToLower(secret), secret + ":5", secret + "/24"}
+	damaged := []string{secret, secret[:43], secret[:40], secret[:20] + " " + secret[20:], secret[6:22], secret + "=", "x" + secret, strings.ToLower(secret), secret + ":5", secret + "/24"}
 	var lines []string
 	for _, s := range damaged {
 		lines = append(lines, s, s+" = 5", "["+s+"]", "PrivateKey"+s)
