@@ -236,8 +236,12 @@ func TestWatchFollowsToAnotherNamespace(t *testing.T) {
 	await("the MTU set there", func(s State) bool { return s.MTU == 1333 })
 	there("link", "set", name, "up")
 	await("up there", func(s State) bool { return s.Up })
-	there("link", "del", name)
-	awaitEnd(t, "Watch after ip link del there", end, ErrRemoved)
+	there("link", "set", name, "down")
+	await("down there", func(s State) bool { return !s.Up })
+	// The namespace ends with its last process, and the interface with it.
+	in.Close()
+	holder.Wait()
+	awaitEnd(t, "Watch after the end of the namespace", end, ErrRemoved)
 }
 
 // packet4 returns an IPv4 UDP packet without checksums beyond the header's.
