@@ -86,6 +86,7 @@ func startChild(path, name string, null, tun *os.File, l filer) (answer string, 
 	if level := os.Getenv("LOG_LEVEL"); level != "" && level != "silent" {
 		stderr = os.Stderr
 	}
+	os.Unsetenv(envReady)
 	process, err := os.StartProcess(path, []string{os.Args[0], "-f", name}, &os.ProcAttr{
 		Dir:   "/",
 		Env:   append(os.Environ(), envTun+"=3", envUAPI+"=4", envReady+"=5", envForeground+"=1"),
