@@ -170,7 +170,7 @@ func TestOneInitiationForManyPackets(t *testing.T) {
 
 func TestCrossingInitiations(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.latency = 10 * time.Millisecond
+		w.setLatency(10 * time.Millisecond)
 		a, b := w.pair()
 		b.knows(t, a, true)
 		a.tun.Inject(a.packet(b, 100))
@@ -316,7 +316,7 @@ func TestInitiationsThatAreRefused(t *testing.T) {
 				if tt.want == 0 && fmt.Sprint(after) != fmt.Sprint(before) {
 					t.Errorf("the state changed:\n%v\n%v", before, after)
 				}
-				if n := x.index.live; tt.want == 0 && n != 1 {
+				if n := x.indices(); tt.want == 0 && n != 1 {
 					t.Errorf("%d receiver indices, want 1", n)
 				}
 			})
@@ -365,23 +365,23 @@ func TestForgedCookies(t *testing.T) {
 		b.underLoad()
 		a.sends(b, 100)
 		reply := w.sent(func(m sentMessage) bool { return m.typ == noise.TypeCookieReply })[0].data
-		before := a.peerOf(b).cookies
+		before := a.cookies(b)
 		for i := range reply {
 			bad := bytes.Clone(reply)
 			bad[i]++
 			w.inject(b.at(), a.at(), bad)
-			if a.peerOf(b).cookies != before {
+			if a.cookies(b) != before {
 				t.Fatalf("taken with byte %d changed", i)
 			}
 		}
 		w.inject(b.at(), a.at(), reply)
-		taken := a.peerOf(b).cookies
+		taken := a.cookies(b)
 		if taken == before {
 			t.Fatal("the true one is not taken")
 		}
 		time.Sleep(s)
 		w.inject(b.at(), a.at(), reply)
-		if a.peerOf(b).cookies != taken {
+		if a.cookies(b) != taken {
 			t.Error("taken twice")
 		}
 	})

@@ -112,11 +112,11 @@ func TestNoAnswerToInitiations(t *testing.T) {
 		}
 		w.sleepUntil(630*s - 1)
 		w.expect(t, want...)
-		if a.index.live != 1 || a.peerOf(b).initiation.State() == noise.StateNone {
+		if a.indices() != 1 || a.initiation(b) == (noise.Handshake{}) {
 			t.Errorf("the handshake is gone early")
 		}
 		w.sleepUntil(630 * s)
-		if a.index.live != 0 || a.peerOf(b).initiation != (noise.Handshake{}) {
+		if a.indices() != 0 || a.initiation(b) != (noise.Handshake{}) {
 			t.Errorf("the handshake is left 540 s after giving up")
 		}
 
@@ -129,14 +129,6 @@ func TestNoAnswerToInitiations(t *testing.T) {
 			t.Errorf("b got %d packets, want the new one", len(got))
 		}
 	})
-}
-
-// stagedOf returns how many packets to y wait.
-func (x *node) stagedOf(y *node) int {
-	p := x.peerOf(y)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.staged.n
 }
 
 func TestTrafficGoesOnTrying(t *testing.T) {
@@ -181,7 +173,7 @@ func TestRekeyOnSending(t *testing.T) {
 func TestRekeyHasNoGap(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.pair()
-		w.latency = 20 * time.Millisecond
+		w.setLatency(20 * time.Millisecond)
 		a.sends(b, 100)
 		time.Sleep(s / 2)
 		b.got()
@@ -257,7 +249,7 @@ func TestAnOldSessionIsNotUsed(t *testing.T) {
 		a, b := w.pair()
 		a.sends(b, 100)
 		w.lose(isInitiation)
-		w.latency = 2
+		w.setLatency(2)
 		w.sleepUntil(180*s - 3)
 		w.forget()
 		b.sends(a, 100)
@@ -272,7 +264,7 @@ func TestAnOldSessionIsNotUsed(t *testing.T) {
 			t.Errorf("a packet under a session of 180 s is received")
 		}
 		w.lose(nil)
-		w.latency = 0
+		w.setLatency(0)
 		w.expect(t, "2m59.999999997s 2>1 data", "2m59.999999998s 2>1 data", "2m59.999999999s 1>2 initiation")
 		p := b.sends(a, 100)
 		w.expect(t, "3m1s 2>1 initiation", "3m1s 1>2 response", "3m1s 2>1 data")
@@ -282,8 +274,12 @@ func TestAnOldSessionIsNotUsed(t *testing.T) {
 	})
 }
 
-// wiped reports whether a keypair's ciphers hold no key.
-func wiped(kp *noise.Keypair) (send, receive bool) {
+// wiped reports whether the ciphers of a keypair of x hold no key.
+func wiped(x *node, kp *noise.Keypair) (send, receive bool) {
+	x.rx.mu.Lock()
+	defer x.rx.mu.Unlock()
+	x.tx.mu.Lock()
+	defer x.tx.mu.Unlock()
 	v := reflect.ValueOf(kp).Elem()
 	return v.FieldByName("send").IsZero(), v.FieldByName("receive").IsZero()
 }
@@ -294,30 +290,30 @@ func TestKeysAreWiped(t *testing.T) {
 		a.sends(b, 100)
 		w.sleepUntil(130 * s)
 		a.sends(b, 100) // rekey
-		current, previous := a.peerOf(b).keypairs.Current(), a.peerOf(b).keypairs.Previous()
+		current, previous := a.current(b), a.previous(b)
 		if current == nil || previous == nil || current == previous {
 			t.Fatal("no two sessions")
 		}
 		w.sleepUntil(130*s + ZeroKeysAfterTime - 1)
 		for _, kp := range []*noise.Keypair{current, previous} {
-			if send, receive := wiped(kp); send || receive {
+			if send, receive := wiped(a, kp); send || receive {
 				t.Fatalf("keys are wiped early")
 			}
 		}
 		w.sleepUntil(130*s + ZeroKeysAfterTime)
 		for _, kp := range []*noise.Keypair{current, previous} {
-			if send, receive := wiped(kp); !send || !receive {
+			if send, receive := wiped(a, kp); !send || !receive {
 				t.Errorf("wiped: send %v, receive %v", send, receive)
 			}
 		}
-		if p := a.peerOf(b); p.keypairs.Current() != nil || p.keypairs.Previous() != nil {
+		if a.current(b) != nil || a.previous(b) != nil {
 			t.Errorf("keypairs are left")
 		}
 		for _, x := range []*node{a, b} {
-			if x.index.live != 0 {
-				t.Errorf("%s: %d receiver indices are left", x.tun.Name(), x.index.live)
+			if x.indices() != 0 {
+				t.Errorf("%s: %d receiver indices are left", x.tun.Name(), x.indices())
 			}
-			if len(x.schedule.peers) != 0 {
+			if x.armed() != 0 {
 				t.Errorf("%s: timers are armed", x.tun.Name())
 			}
 		}
@@ -328,20 +324,20 @@ func TestKeysAreWiped(t *testing.T) {
 func TestRetiredKeysAreWiped(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.pair()
-		var first []*noise.Keypair
+		first := make(map[*node]*noise.Keypair)
 		every(121*s, 3, func(i int) {
 			a.sends(b, 100)
 			if i == 0 {
-				first = []*noise.Keypair{a.peerOf(b).keypairs.Current(), b.peerOf(a).keypairs.Current()}
+				first[a], first[b] = a.current(b), b.current(a)
 			}
 		})
-		for i, kp := range first {
-			if send, receive := wiped(kp); !send || !receive {
-				t.Errorf("node %d's first keypair is left two sessions later", i+1)
+		for x, kp := range first {
+			if send, receive := wiped(x, kp); !send || !receive {
+				t.Errorf("%s's first keypair is left two sessions later", x.tun.Name())
 			}
 		}
-		if a.index.live != 2 || b.index.live != 2 {
-			t.Errorf("%d and %d receiver indices, want current and previous", a.index.live, b.index.live)
+		if a.indices() != 2 || b.indices() != 2 {
+			t.Errorf("%d and %d receiver indices, want current and previous", a.indices(), b.indices())
 		}
 	})
 }
@@ -431,7 +427,7 @@ func TestAnHourOfKeepalives(t *testing.T) {
 	for _, latency := range []time.Duration{0, 30 * time.Millisecond} {
 		t.Run(latency.String(), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				w.latency = latency
+				w.setLatency(latency)
 				a, b := w.node(1), w.node(2)
 				a.knows(t, b, true, keepaliveEvery(25))
 				b.knows(t, a, true, keepaliveEvery(25))
@@ -476,7 +472,7 @@ func TestSuspend(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.pair()
 		a.sends(b, 100)
-		kp := a.peerOf(b).keypairs.Current()
+		kp := a.current(b)
 		w.sleepUntil(20 * s)
 		w.forget()
 		a.clock().suspend(4 * time.Minute)
@@ -489,11 +485,11 @@ func TestSuspend(t *testing.T) {
 		a.clock().suspend(10 * time.Minute)
 		b.clock().suspend(10 * time.Minute)
 		synctest.Wait()
-		if send, receive := wiped(kp); !send || !receive {
+		if send, receive := wiped(a, kp); !send || !receive {
 			t.Errorf("keys of before the suspend are left")
 		}
-		if a.index.live+b.index.live != 0 {
-			t.Errorf("%d sessions are left", a.index.live+b.index.live)
+		if a.indices()+b.indices() != 0 {
+			t.Errorf("%d sessions are left", a.indices()+b.indices())
 		}
 		w.forget()
 		b.sends(a, 100)
@@ -511,8 +507,8 @@ func TestFailedHandshakesLeaveNothing(t *testing.T) {
 		if n := len(w.sent(isInitiation)); n < 1900 {
 			t.Fatalf("%d initiations", n)
 		}
-		if a.index.live != 1 || a.index.slots.Load() != nil && len(*a.index.slots.Load()) > minIndexSlots {
-			t.Errorf("%d receiver indices, want that of the last initiation", a.index.live)
+		if a.indices() != 1 || len(*a.index.slots.Load()) > minIndexSlots {
+			t.Errorf("%d receiver indices, want that of the last initiation", a.indices())
 		}
 		// handshakes, timers, interface twice, socket; b has none
 		if n := goroutines(); n != 9 {
