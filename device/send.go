@@ -52,7 +52,7 @@ type transmitter struct {
 
 func (tx *transmitter) init() {
 	tx.in = make([]byte, maxPacket+maxPadding)
-	tx.out = make([]byte, outSize+maxPadding)
+	tx.out = make([]byte, outSize)
 }
 
 // transmitLoop carries packets from the TUN to the peers until the TUN is closed.
