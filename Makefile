@@ -21,7 +21,7 @@ env_mipsle = GOARCH=mipsle GOMIPS=softfloat
 UNITS  = $(shell $(GO) list ./... | grep -v '/test$$')
 QEMU   = ./crypto/... ./noise ./conf
 
-.PHONY: all build cross vet deps test unit-test race-test qemu-test interop-test soak demo fuzz-short sizes kernel clean $(TARGETS:%=cross-%)
+.PHONY: all build cross vet deps test unit-test race-test qemu-test interop-test soak demo fuzz-short sizes targets kernel clean $(TARGETS:%=cross-%)
 
 all: build
 
@@ -73,6 +73,10 @@ fuzz-short:
 # when one grows by more than 3 % over the recorded figure.
 sizes: cross
 	@for t in $(TARGETS); do echo "$$t $$(stat -c %s build/wgd-$$t)"; done | tee test/sizes.txt
+
+# What is built for, for the tests: a name and its environment a line.
+targets:
+	@$(foreach t,$(TARGETS),echo $(t) $(env_$(t));)
 
 # The kernel whose own WireGuard is the peer in TestKernel.
 kernel:
