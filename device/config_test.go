@@ -211,6 +211,7 @@ func TestConfigureIsATransaction(t *testing.T) {
 		x, taken := w.node(1), netip.MustParseAddrPort("192.0.2.1:40000")
 		x.setUp(true)
 		x.configure(t, update("a 10.0.0.0/8 @192.0.2.7:7 psk=1 keepalive=25; b 11.0.0.0/8"))
+		synctest.Wait()
 		if _, err := w.open(taken); err != nil {
 			t.Fatal(err)
 		}
