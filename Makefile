@@ -52,7 +52,7 @@ qemu-test:
 	$(env_mipsle) CGO_ENABLED=0 $(GO) test -exec 'qemu-mipsel-static -cpu 24Kc' $(QEMU)
 
 interop-test: kernel
-	$(GO) test -count=1 -timeout 20m ./test
+	$(GO) test -count=1 -parallel 4 -timeout 20m ./test
 
 # The long forms of tests that interop-test does in short: a full idle minute.
 soak:

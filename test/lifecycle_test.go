@@ -123,7 +123,6 @@ func TestExit(t *testing.T) {
 // 500 rounds of start, configure, SIGTERM, in several states: each exits within
 // a second, and none leaves a process, a socket or an interface (C12).
 func TestRounds(t *testing.T) {
-	t.Parallel()
 	const rounds = 500
 	binary := wgd(t)
 	peer := asHex(newKey().public)
