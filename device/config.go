@@ -192,7 +192,7 @@ func (c *change) updatePeer(u *conf.PeerUpdate, e endpoint) {
 	now := c.clock.Now()
 	hello := false
 	p.mu.Lock()
-	if u.PresharedKey != nil {
+	if u.PresharedKey != nil && *u.PresharedKey != conf.Key(p.remote.PresharedKey()) {
 		// For the next handshake; the session there is goes on.
 		p.remote.SetPresharedKey(noise.PresharedKey(*u.PresharedKey))
 		p.epoch++
