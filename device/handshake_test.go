@@ -249,6 +249,29 @@ func TestPresharedKey(t *testing.T) {
 	})
 }
 
+// A handshake under way ends only by a change.
+func TestPresharedKeyDuringAHandshake(t *testing.T) {
+	for k := range byte(2) {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b := w.pair()
+			w.setLatency(10 * time.Millisecond)
+			a.sends(b, 100)
+			epoch := inPeer(a, b, func(p *Peer) uint32 { return p.epoch })
+			set := func(p *conf.PeerUpdate) { p.PresharedKey = &conf.Key{k} }
+			a.knows(t, b, true, set)
+			if got := inPeer(a, b, func(p *Peer) uint32 { return p.epoch }) - epoch; got != uint32(k) {
+				t.Errorf("preshared key %d: %d changes", k, got)
+			}
+			time.Sleep(5 * time.Millisecond)
+			b.knows(t, a, false, set)
+			time.Sleep(s)
+			if n := len(w.sent(isInitiation)); n != 1 || len(b.got()) != 1 {
+				t.Errorf("preshared key %d: %d initiations, and not one packet", k, n)
+			}
+		})
+	}
+}
+
 func TestInitiationsThatAreRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
