@@ -255,6 +255,10 @@ func FuzzTransmit(f *testing.F) {
 	f.Add(packet4("10.0.0.1", "10.0.0.2", 1420))
 	f.Add(packet4("10.0.0.1", "10.0.0.3", 60))
 	f.Add(packet4("10.0.0.1", "10.0.0.2", 2000))
+	full := packet4("10.0.0.1", "10.0.0.2", 1420)
+	copy(full[ipv4HeaderSize:], bytes.Repeat([]byte{0xff}, 1400))
+	f.Add(full)
+	f.Add(full[:61]) // its padding must not be what was there before
 	f.Add(packet6("fd00::1", "fd00::2", 60))
 	f.Add(packet6("fd00::1", "fd00::3", 60))
 	f.Add([]byte{0x45, 1, 2})

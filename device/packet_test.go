@@ -495,10 +495,14 @@ func TestStagedBytesOfAllPeers(t *testing.T) {
 		if n := x.stagedOf(peers[4]); n != 0 {
 			t.Errorf("%d packets beyond what the device may keep", n)
 		}
-		before := x.stagedOf(peers[0])
-		fill(peers[0], 3)
-		if n := x.stagedOf(peers[0]); n != before {
-			t.Errorf("%d packets staged, %d before", n, before)
+		before := x.stagedOf(peers[2]) // fewer than maxStaged
+		x.tun.Inject(x.packet(peers[2], 1399))
+		synctest.Wait()
+		newest := inPeer(x, peers[2], func(p *Peer) int {
+			return len(p.staged.ring[(p.staged.first+p.staged.n-1)%len(p.staged.ring)])
+		})
+		if n := x.stagedOf(peers[2]); n != before || newest != 1399 {
+			t.Errorf("%d packets staged, the newest of %d bytes; want %d, 1399", n, newest, before)
 		}
 		x.configure(t, conf.Update{ReplacePeers: true})
 		if got := x.stagedBytes.Load(); got != maxStagedBytes {

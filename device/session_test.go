@@ -405,6 +405,19 @@ func TestPersistentKeepaliveComesLate(t *testing.T) {
 			w.expect(t, session("10s")...)
 		})
 	})
+	t.Run("another private key", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b := w.pair()
+			a.knows(t, b, true, keepaliveEvery(25))
+			w.sleepUntil(10 * s)
+			a.private = noise.PrivateKey{3: 1}
+			a.private.Clamp()
+			b.knows(t, a, false)
+			w.forget()
+			a.setKey(t, a.private)
+			w.expect(t, session("10s")...)
+		})
+	})
 	t.Run("peer", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.node(1), w.node(2)
