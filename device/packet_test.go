@@ -543,3 +543,56 @@ func TestMessageLimits(t *testing.T) {
 		})
 	}
 }
+
+// A kernel without IPv6, and a peer there.
+func TestNoSocketOfTheFamily(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.pair()
+		there := netip.MustParseAddrPort("[2001:db8::2]:51820")
+		a.configure(t, conf.Update{Peers: []conf.PeerUpdate{{PublicKey: conf.Key(b.private.Public()), Endpoint: &there}}})
+		a.sends(b, 100)
+		time.Sleep(6 * s)
+		w.expect(t)
+		if n := a.State().Peers[0].TxBytes; n != 0 {
+			t.Errorf("%d bytes sent, says the state", n)
+		}
+		a.knows(t, b, true)
+		w.sleepUntil(10 * s)
+		w.expect(t, append(exchange("10s"), "10s 1>2 data")...)
+	})
+}
+
+// sourceConn is a socket on which our address does not work any more.
+type sourceConn struct{ nullConn }
+
+func (c *sourceConn) send(to *endpoint, buf []byte, segs []segment) error {
+	to.forgetSource()
+	return c.nullConn.send(to, buf, segs)
+}
+
+// The address that a peer dialled is used until it fails, or until the peer does
+// not answer.
+func TestSourceAddress(t *testing.T) {
+	b := newBench(t)
+	with := b.from
+	with.src, with.srcIf = netip.MustParseAddr("192.0.2.100"), 3
+	b.receiveBurst([]datagram{{data: b.sealed(nil), from: with}})
+	if b.last.endpoint != with {
+		t.Fatalf("endpoint %v, want %v", b.last.endpoint, with)
+	}
+	packet := packet4("10.0.0.1", "10.0.0.2", 60)
+	b.transmits(packet)
+	if b.last.endpoint != with {
+		t.Errorf("forgotten after a send that succeeded")
+	}
+	b.bind.Store(&binding{v4: &sourceConn{}})
+	b.transmits(packet)
+	if b.last.endpoint != b.from {
+		t.Errorf("endpoint %v after the address went, want %v", b.last.endpoint, b.from)
+	}
+	b.last.endpoint = with
+	b.runTimers(b.last, after(b.clock.Now(), newHandshakeTime+maxJitter))
+	if b.last.endpoint != b.from {
+		t.Errorf("endpoint %v after 15 s of silence, want %v", b.last.endpoint, b.from)
+	}
+}
