@@ -656,6 +656,27 @@ func TestClose(t *testing.T) {
 			fresh().Close()
 		}
 	})
+	t.Run("with the system's clock and sockets", func(t *testing.T) {
+		before := goroutines()
+		for i := range 50 {
+			m := tun.NewMemory("wg0", tun.DefaultMTU)
+			d, err := New(Options{Tun: m})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 0 {
+				m.SetUp(true)
+			}
+			if i%4 == 0 {
+				d.State()
+			}
+			d.Close()
+			<-d.Wait()
+		}
+		if n := goroutines(); n != before {
+			t.Errorf("%d goroutines, %d before", n, before)
+		}
+	})
 	t.Run("many at once, during updates", func(t *testing.T) {
 		for i := range 200 {
 			d := fresh()
