@@ -241,7 +241,12 @@ func (d *Device) sendStaged(p *Peer, keepalive bool, now noise.Instant) {
 		pad := padding(n, mtu)
 		clear(tx.in[n : n+pad])
 		if !d.seal(tx.in[:n+pad], outerTOS(packet), now) {
-			d.stage(p, packet, now)
+			p.mu.Lock()
+			if p.running {
+				p.staged.unpop(packet, &d.stagedBytes)
+			}
+			p.mu.Unlock()
+			d.needKeypair(p, false, now)
 			break
 		}
 		keepalive = false
