@@ -462,6 +462,33 @@ func TestStagedPackets(t *testing.T) {
 	})
 }
 
+// A session that cannot send any more does not mix them up.
+func TestStagedPacketsKeepTheirOrder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.pair()
+		a.sends(b, 100)
+		b.setUp(false)
+		a.private = noise.PrivateKey{3: 1}
+		a.private.Clamp()
+		a.setKey(t, a.private)
+		var want [][]byte
+		for i := range 5 {
+			want = append(want, a.sends(b, 200+i))
+			a.knows(t, b, true) // looks whether they can be sent
+		}
+		b.knows(t, a, false)
+		b.got()
+		b.setUp(true)
+		time.Sleep(6 * s)
+		if got := b.got(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("b got %d packets, want %d, in order", len(got), len(want))
+		}
+		if n := a.stagedBytes.Load(); n != maxStagedBytes {
+			t.Errorf("%d bytes left, want %d", n, maxStagedBytes)
+		}
+	})
+}
+
 func TestStagedBytesOfAllPeers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		x := w.node(1)
