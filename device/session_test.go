@@ -516,8 +516,8 @@ func TestFailedHandshakesLeaveNothing(t *testing.T) {
 		a, b := w.node(1), w.node(2)
 		a.knows(t, b, true, keepaliveEvery(25))
 		a.setUp(true)
-		w.sleepUntil(2000 * 110 / 18 * s) // 18 in 90 s, then the next keepalive's turn
-		if n := len(w.sent(isInitiation)); n < 1900 {
+		w.sleepUntil(1000 * 110 / 18 * s) // 18 in 90 s, then the next keepalive's turn
+		if n := len(w.sent(isInitiation)); n < 950 {
 			t.Fatalf("%d initiations", n)
 		}
 		if a.indices() != 1 || len(*a.index.slots.Load()) > minIndexSlots {
