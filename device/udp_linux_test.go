@@ -18,6 +18,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"wgd/internal/loud"
 )
 
 const patience = 10 * time.Second // for what should happen at once
@@ -114,7 +116,7 @@ func TestUDPLoopback(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s/sendmmsg=%v", tt.name, off&OffloadMmsg != 0), func(t *testing.T) {
 				if tt.a == nil {
-					t.Skip("no such family here")
+					loud.Skip(t, "no such family here")
 				}
 				atA, atB := arrivals(t, tt.a), arrivals(t, tt.b)
 				lengths := make([]int, 150) // more than two batches
@@ -411,7 +413,7 @@ func TestUDPAnyOtherErrorClosesAll(t *testing.T) {
 func TestUDPPortInUse(t *testing.T) {
 	v4, v6, port := listenT(t, 0, allOffloads)
 	if v6 == nil {
-		t.Skip("no IPv6 here")
+		loud.Skip(t, "no IPv6 here")
 	}
 	if v4.port() != port || v6.port() != port {
 		t.Errorf("ports %d and %d, want both %d", v4.port(), v6.port(), port)
@@ -469,7 +471,7 @@ type host struct {
 func newHost(t *testing.T) *host {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		loud.Skip(t, "needs root")
 	}
 	h := &host{t: t, work: make(chan func())}
 	ready := make(chan error)

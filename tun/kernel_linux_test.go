@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wgd/internal/loud"
 )
 
 // inNamespace moves the rest of the test, and the commands it runs, to a new
@@ -21,7 +23,7 @@ import (
 func inNamespace(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		loud.Skip(t, "needs root")
 	}
 	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wgd/conf"
+	"wgd/internal/loud"
 )
 
 func mustListen(t *testing.T, ifname string) *Listener {
@@ -120,7 +121,7 @@ func TestListenRespectsLiveSocket(t *testing.T) {
 		if err := unix.Connect(fd, &unix.SockaddrUnix{Name: l.Path()}); err == unix.EAGAIN {
 			break
 		} else if err != nil {
-			t.Skipf("cannot fill the backlog: %v", err)
+			loud.Skip(t, "cannot fill the backlog:", err)
 		}
 	}
 	check("a daemon that hangs")

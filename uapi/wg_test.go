@@ -13,16 +13,17 @@ import (
 	"time"
 
 	"wgd/conf"
+	"wgd/internal/loud"
 )
 
 // Stock wg(8) looks only into /var/run/wireguard, so this test serves a made-up
 // interface name there. There is no such interface, and no traffic.
 func TestStockWG(t *testing.T) {
 	if _, err := exec.LookPath("wg"); err != nil {
-		t.Skip("wg(8) is not installed")
+		loud.Skip(t, "wg(8) is not installed")
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("wg(8) serves root only")
+		loud.Skip(t, "wg(8) serves root only")
 	}
 	ifname := fmt.Sprintf("wgdt%d", os.Getpid())
 	d := new(fakeDevice)

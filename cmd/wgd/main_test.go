@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wgd/conf"
+	"wgd/internal/loud"
 	"wgd/uapi"
 )
 
@@ -57,7 +58,7 @@ func TestMain(m *testing.M) {
 func inNamespace(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		loud.Skip(t, "needs root")
 	}
 	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
