@@ -5,7 +5,10 @@
 # A fresh Debian with Go and make is enough: what else is needed gets installed.
 
 GO    ?= go
-BUILD  = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w'
+BUILD  = CGO_ENABLED=0 $(GO) build -ldflags '-s -w'
+
+# For build, vet and test alike, so that they share what is compiled.
+export GOFLAGS = -trimpath
 
 TARGETS    = amd64 arm64 armv5 armv6 armv7 mips mipsle
 env_amd64  = GOARCH=amd64
