@@ -8,7 +8,7 @@ GO    ?= go
 BUILD  = CGO_ENABLED=0 $(GO) build -ldflags '-s -w'
 
 # For build, vet and test alike, so that they share what is compiled.
-export GOFLAGS = -trimpath
+export GOFLAGS := $(GOFLAGS) -trimpath
 
 TARGETS    = amd64 arm64 armv5 armv6 armv7 mips mipsle
 env_amd64  = GOARCH=amd64
