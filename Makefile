@@ -24,6 +24,9 @@ env_mipsle = GOARCH=mipsle GOMIPS=softfloat
 UNITS  = $(shell $(GO) list ./... | grep -v '/test$$')
 QEMU   = ./crypto/... ./noise ./conf
 
+# Tests of ./test that are worth a daemon with the race detector, beside TestMatrixRace.
+RACE   = Roaming|Rekey|Persistent|LinkDown|ListenPort|UAPI|Clients|StockWg|Independent|Flood|UpDown
+
 .PHONY: all build cross vet deps test unit-test race-test qemu-test interop-test soak demo fuzz-short sizes targets kernel clean $(TARGETS:%=cross-%)
 
 all: build
@@ -49,6 +52,8 @@ unit-test:
 
 race-test:
 	CGO_ENABLED=1 $(GO) test -race $(UNITS)
+	CGO_ENABLED=1 $(GO) build -race -o build/wgd-race ./cmd/wgd
+	WGD=$(CURDIR)/build/wgd-race $(GO) test -count=1 -parallel 4 -run '$(RACE)' ./test
 
 qemu-test:
 	$(env_mips) CGO_ENABLED=0 $(GO) test -exec 'qemu-mips-static -cpu 24Kc' $(QEMU)

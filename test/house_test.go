@@ -21,6 +21,7 @@ func TestImports(t *testing.T) {
 		"wgd/conf":                    nil,
 		"wgd/tun":                     {"wgd/internal/rtnl"},
 		"wgd/netcfg":                  {"wgd/internal/rtnl"},
+		"wgd/internal/loud":           nil,
 		"wgd/internal/rtnl":           nil,
 		"wgd/test":                    nil,
 	}
