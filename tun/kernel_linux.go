@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	wgtun "golang.zx2c4.com/wireguard/tun"
@@ -210,10 +211,12 @@ func (k *Kernel) Drain(f func() bool) error {
 
 func (k *Kernel) TryRead(buf []byte) (int, error) {
 	for {
-		n, err := unix.Read(k.fd, buf)
+		// Raw: it does not block, and the Go scheduler, told of a system call that
+		// takes long on a slow CPU, would hand our place to another thread.
+		n, _, err := unix.RawSyscall(unix.SYS_READ, uintptr(k.fd), uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)))
 		switch err {
-		case nil:
-			return n, nil
+		case 0:
+			return int(n), nil
 		case unix.EAGAIN:
 			k.empty = true
 			return 0, nil
