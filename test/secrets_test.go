@@ -43,7 +43,7 @@ func TestSessionKeysAreWiped(t *testing.T) {
 	if n := len(d.findKeys(keys)); n == 0 {
 		t.Fatal("the live session's keys are not found: the scan is blind")
 	}
-	time.Sleep(20 * time.Millisecond) // timestamps are 16 ms apart, and older ones refused
+	time.Sleep(50 * time.Millisecond) // 50 initiations a second are accepted
 	session()                         // the first one's keys are the previous pair now
 	d.ip("link set " + d.ifname + " down")
 	eventually(t, 5*time.Second, "the sockets are closed", func() bool { return len(d.sockets()) == 0 })
@@ -53,7 +53,7 @@ func TestSessionKeysAreWiped(t *testing.T) {
 
 	// the same for a peer that is removed
 	d.ip("link set " + d.ifname + " up")
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond)
 	session()
 	d.set("public_key=" + asHex(p.key.public) + "\nremove=true\n")
 	if places := d.findKeys(keys); len(places) > 0 {
