@@ -162,6 +162,7 @@ func (c *change) remove(p *Peer) {
 	p.mu.Lock()
 	p.remote.Wipe()
 	p.cookies.Wipe()
+	c.stamps.Follow(p.stamps)
 	p.mu.Unlock()
 }
 
@@ -183,6 +184,7 @@ func (c *change) updatePeer(u *conf.PeerUpdate, e endpoint) {
 		}
 		p = newPeer(public)
 		p.running = c.up
+		p.stamps = c.stamps // it may be one that was removed, and its node remembers
 		c.peers = append(c.peers, p)
 		c.keys.Lock()
 		c.keys.m[public] = p

@@ -729,3 +729,26 @@ func TestClose(t *testing.T) {
 		})
 	})
 }
+
+// A node refuses timestamps that are not newer than the last, so a peer that is
+// removed and added again must not begin anew, also when the clock has gone back.
+func TestTimestampsOutliveThePeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node(1), w.node(2)
+		now := time.Now()
+		var last noise.Timestamp
+		for i := range 5 {
+			a.knows(t, b, true)
+			p := a.peerOf(b)
+			p.mu.Lock()
+			stamp := p.stamps.Next(now.Add(-time.Duration(i) * time.Hour))
+			p.mu.Unlock()
+			if !stamp.After(last) {
+				t.Fatalf("peer %d: timestamp %x, want later than %x", i, stamp, last)
+			}
+			last = stamp
+			a.configure(t, conf.Update{Peers: []conf.PeerUpdate{{PublicKey: conf.Key(b.private.Public()), Remove: true}}})
+		}
+	})
+}

@@ -54,6 +54,7 @@ type Device struct {
 	closing bool
 	peers   []*Peer                // in order of insertion
 	owners  map[netip.Prefix]*Peer // who has each allowed IP
+	stamps  noise.TimestampClock   // later than those of all peers that were removed
 
 	// Snapshots for the packet path, replaced under mu.
 	identity atomic.Pointer[noise.Local] // nil: no private key

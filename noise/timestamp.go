@@ -38,6 +38,13 @@ func (c *TimestampClock) Next(wall time.Time) Timestamp {
 	return t
 }
 
+// Follow makes the timestamps of c later than those that o has made.
+func (c *TimestampClock) Follow(o TimestampClock) {
+	if o.last.After(c.last) {
+		c.last = o.last
+	}
+}
+
 func (t *Timestamp) set(seconds uint64, nanos uint32) {
 	binary.BigEndian.PutUint64(t[:8], seconds)
 	binary.BigEndian.PutUint32(t[8:], nanos)
