@@ -16,8 +16,8 @@ import (
 )
 
 // 10,000 idle peers in one transaction: little CPU to set, little memory to keep,
-// no thread each, and nothing to do while idle (issue 2, done when 5). The idle
-// minute is measured in full with WGD_SOAK set, else a quarter of it.
+// no thread each, and nothing to do while idle. The idle minute is measured in full
+// with WGD_SOAK set, else a quarter of it.
 func TestIdlePeers(t *testing.T) {
 	const (
 		peers     = 10_000
@@ -143,8 +143,8 @@ func TestManyPeersFromFile(t *testing.T) {
 	}
 }
 
-// Memory: small when idle, and little more after ten seconds of bulk (issue 2,
-// done when 6).
+// Memory: small when idle, and little more after ten seconds of bulk, as a router
+// needs it.
 func TestMemory(t *testing.T) {
 	const idleBound, loadBound = 8 * MiB, 4 * MiB
 	tun := newTunnel(t, tunnelOptions{a: []string{wgd(t)}, b: []string{wgd(t)}})
