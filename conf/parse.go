@@ -72,8 +72,8 @@ func Load(path string) (*Config, []Warning, error) {
 		return nil, nil, fmt.Errorf("%s: larger than %d bytes", path, maxFile)
 	}
 	data := make([]byte, size)
-	defer clear(data)
 	n := 0
+	defer func() { clear(data[:n]) }()
 	for n < len(data) {
 		m, err := f.Read(data[n:])
 		n += m

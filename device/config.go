@@ -103,6 +103,9 @@ type change struct {
 // setPrivateKey changes our identity. Handshakes under way end, and sessions are
 // used to receive until new ones come.
 func (c *change) setPrivateKey(k noise.PrivateKey) {
+	if !k.IsZero() {
+		k.Clamp() // as the kernel does, so that everybody shows the same
+	}
 	if k == c.private {
 		return
 	}
@@ -330,12 +333,13 @@ func (d *Device) State() *conf.State {
 		ps.AllowedIPs = slices.Clone(p.allowed)
 		p.mu.Lock()
 		ps.PresharedKey = conf.Key(p.remote.PresharedKey())
-		if p.endpoint.valid() {
-			ps.Endpoint = p.endpoint.addrPort()
-		}
+		at := p.endpoint
 		ps.LastHandshake = p.lastHandshake
 		ps.PersistentKeepalive = p.timers.interval
 		p.mu.Unlock()
+		if at.valid() {
+			ps.Endpoint = at.addrPort()
+		}
 		ps.RxBytes, ps.TxBytes = p.rxBytes.Load(), p.txBytes.Load()
 	}
 	return s

@@ -149,6 +149,7 @@ func newDevice(o Options) *Device {
 		closed:     make(chan struct{}),
 		dead:       make(chan struct{}),
 	}
+	d.admission.proven.burst = provenBurst
 	d.keys.m = make(map[noise.PublicKey]*Peer)
 	d.initiations.ready = make(chan struct{}, 1)
 	d.stagedBytes.Store(maxStagedBytes)

@@ -51,6 +51,9 @@ func (e *endpoint) addrPort() netip.AddrPort {
 	return netip.AddrPortFrom(addr, e.addr.Port())
 }
 
+// String is for logs: what is not logged is not looked up.
+func (e endpoint) String() string { return e.addrPort().String() }
+
 func (e *endpoint) valid() bool { return e.addr.IsValid() }
 
 // is4 tells which socket reaches the endpoint.

@@ -20,6 +20,13 @@ const (
 	// cookie reply, §5.3, and for loadedTime after that.
 	loadedHandshakes = maxHandshakes / 8
 	loadedTime       = time.Second
+	// From crowdedHandshakes on, a source that exceeds its share must prove by mac2
+	// that it is there. Before, nobody has to wait for it: many peers may be behind
+	// one address.
+	crowdedHandshakes = loadedHandshakes / 4
+	// provenBurst is how many messages with a valid mac2 one source may send at once:
+	// peers behind one address, all told to prove it, come back at the same time.
+	provenBurst = 32
 	// maxCookieJobs bounds the messages that wait for a cookie reply, which is all
 	// they get. They have a queue of their own: they are no load, and whoever sends
 	// them must not take the place of others.
@@ -51,10 +58,10 @@ type admission struct {
 
 // admit queues a handshake message, or drops it. It is called in the packet path.
 //
-// Load is judged by the queue, as the kernel does. Besides, a source that sends
-// more than its share must prove by mac2 that it is there before it is served, so
-// that one host's flood neither puts all peers in cookie mode nor lets it lock out
-// an address that it forges.
+// Load is judged by the queue, as the kernel does. Besides, when messages begin to
+// wait, a source that sends more than its share must prove by mac2 that it is there
+// before it is served, so that one host's flood neither puts all peers in cookie mode
+// nor lets it lock out an address that it forges.
 func (d *Device) admit(g *datagram, now noise.Instant) {
 	var m handshakeMessage
 	m.size = copy(m.data[:], g.data)
@@ -84,7 +91,8 @@ func (d *Device) admit(g *datagram, now noise.Instant) {
 		a.active = false
 	}
 	queue := d.handshakes
-	if overShare := !a.any.allow(source.Addr(), now); loaded || overShare {
+	crowded := len(d.handshakes) >= crowdedHandshakes
+	if overShare := !a.any.allow(source.Addr(), now); loaded || crowded && overShare {
 		switch {
 		case !a.checker.CheckMAC2(msg, source, now):
 			queue = d.cookieJobs
@@ -120,14 +128,27 @@ type initiations struct {
 	ready chan struct{} // capacity 1
 }
 
+// asked says where a peer stands with the initiations.
+type asked uint8
+
+const (
+	askedNone  asked = iota
+	askedOnce        // in the list
+	askedDoing       // its initiation is being made
+	askedAgain       // and it asked meanwhile
+)
+
 func (q *initiations) push(p *Peer) {
-	if p.queued.Swap(true) {
-		return
-	}
 	q.mu.Lock()
-	q.peers = append(q.peers, p)
-	q.mu.Unlock()
-	q.signal()
+	defer q.mu.Unlock()
+	switch p.asked {
+	case askedNone:
+		p.asked = askedOnce
+		q.peers = append(q.peers, p)
+		q.signal()
+	case askedDoing:
+		p.asked = askedAgain
+	}
 }
 
 func (q *initiations) signal() {
@@ -137,9 +158,8 @@ func (q *initiations) signal() {
 	}
 }
 
-// pop takes out one peer; if there are more, ready stays readable. Until done, what
-// the peer asks for is the initiation that is being made: another one, left in the
-// queue until the response is there, would only be repeated 5 s later.
+// pop takes out one peer, whose initiation is then being made until done; if there
+// are more, ready stays readable.
 func (q *initiations) pop() *Peer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -153,10 +173,21 @@ func (q *initiations) pop() *Peer {
 	} else {
 		q.signal()
 	}
+	p.asked = askedDoing
 	return p
 }
 
-func (q *initiations) done(p *Peer) { p.queued.Store(false) }
+// done ends what pop began. Who asked meanwhile asked for the initiation that was
+// made, if it was sent: another one would only be repeated 5 s later.
+func (q *initiations) done(p *Peer, sent bool) {
+	q.mu.Lock()
+	again := p.asked == askedAgain && !sent
+	p.asked = askedNone
+	q.mu.Unlock()
+	if again {
+		q.push(p)
+	}
+}
 
 // handshakeLoop does all public-key work until the device is closed. Our own
 // initiations and messages that came in take turns.
@@ -170,11 +201,7 @@ func (d *Device) handshakeLoop() {
 			d.sendCookieReply(&m)
 		case <-d.initiations.ready:
 			if p := d.initiations.pop(); p != nil {
-				again := d.sendInitiation(p)
-				d.initiations.done(p)
-				if again {
-					d.initiations.push(p)
-				}
+				d.initiations.done(p, d.sendInitiation(p))
 			}
 		case <-d.closed:
 			return
@@ -200,16 +227,20 @@ func (d *Device) receiveHandshake(m *handshakeMessage) {
 	}
 }
 
-// sendInitiation begins a handshake: §5.4.2. again: the peer's configuration has
-// changed meanwhile.
-func (d *Device) sendInitiation(p *Peer) (again bool) {
+// isIdentity reports whether id is still ours. Under Peer.mu, and with epoch, it
+// tells that what was computed of a peer's Remote belongs to our key: a new key is
+// stored before the peers' epochs move.
+func (d *Device) isIdentity(id *noise.Local) bool { return d.identity.Load() == id }
+
+// sendInitiation begins a handshake: §5.4.2. It reports whether it has sent one.
+func (d *Device) sendInitiation(p *Peer) bool {
 	now := d.clock.Now()
 	id := d.identity.Load()
 	if id == nil {
 		return false // no private key: no handshake
 	}
 	p.mu.Lock()
-	if !p.running || !p.endpoint.valid() || !p.timers.mayInitiate(now, d.jitter()) {
+	if !p.running || !d.isIdentity(id) || !p.endpoint.valid() || !p.timers.mayInitiate(now, d.jitter()) {
 		kick := p.reschedule(&d.schedule)
 		p.mu.Unlock()
 		d.kick(kick)
@@ -241,11 +272,13 @@ func (d *Device) sendInitiation(p *Peer) (again bool) {
 	}
 
 	p.mu.Lock()
-	if !p.running || p.epoch != epoch || !p.endpoint.valid() {
-		again = p.running
+	if !p.running || p.epoch != epoch || !d.isIdentity(id) || !p.endpoint.valid() {
+		if p.running {
+			d.initiations.push(p) // the configuration has changed meanwhile
+		}
 		p.mu.Unlock()
 		d.index.remove(index)
-		return again
+		return false
 	}
 	old := p.initiation.LocalIndex()
 	hadOld := p.initiation.State() != noise.StateNone
@@ -260,9 +293,9 @@ func (d *Device) sendInitiation(p *Peer) (again bool) {
 	if hadOld {
 		d.index.remove(old)
 	}
-	d.log.Verbosef("%v: sending handshake initiation (%v)", p, to.addrPort())
+	d.log.Verbosef("%v: sending handshake initiation (%v)", p, to)
 	d.sendHandshake(p, to, msg)
-	return false
+	return true
 }
 
 // sendHandshake sends one handshake message to p.
@@ -277,7 +310,7 @@ func (d *Device) sendHandshake(p *Peer, to endpoint, msg []byte) {
 		p.mu.Unlock()
 	}
 	if err != nil {
-		d.log.Verbosef("%v: send to %v: %v", p, to.addrPort(), err)
+		d.log.Verbosef("%v: send to %v: %v", p, to, err)
 		return
 	}
 	p.txBytes.Add(uint64(len(msg)))
@@ -299,12 +332,15 @@ func (d *Device) receiveInitiation(m *handshakeMessage, id *noise.Local, now noi
 			return nil
 		}
 		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !d.isIdentity(id) {
+			return nil
+		}
 		remote, epoch = p.remote, p.epoch
-		p.mu.Unlock()
 		return &remote
 	})
 	if err != nil {
-		d.log.Verbosef("handshake initiation from %v: %v", m.from.addrPort(), err)
+		d.log.Verbosef("handshake initiation from %v: %v", m.from, err)
 		return
 	}
 
@@ -312,7 +348,7 @@ func (d *Device) receiveInitiation(m *handshakeMessage, id *noise.Local, now noi
 	p.mu.Lock()
 	const spacing = time.Second / initiationsPerSec
 	switch {
-	case !p.running || p.epoch != epoch:
+	case !p.running || p.epoch != epoch || !d.isIdentity(id):
 		err = errChanged
 	case !stamp.After(p.lastTimestamp):
 		err = errReplayed
@@ -324,7 +360,7 @@ func (d *Device) receiveInitiation(m *handshakeMessage, id *noise.Local, now noi
 	}
 	p.mu.Unlock()
 	if err != nil {
-		d.log.Verbosef("%v: handshake initiation from %v: %v", p, m.from.addrPort(), err)
+		d.log.Verbosef("%v: handshake initiation from %v: %v", p, m.from, err)
 		return
 	}
 	p.rxBytes.Add(uint64(m.size))
@@ -352,7 +388,7 @@ func (d *Device) receiveInitiation(m *handshakeMessage, id *noise.Local, now noi
 	}
 
 	p.mu.Lock()
-	if !p.running || p.epoch != epoch {
+	if !p.running || p.epoch != epoch || !d.isIdentity(id) {
 		p.mu.Unlock()
 		d.retire(kp)
 		return
@@ -365,8 +401,7 @@ func (d *Device) receiveInitiation(m *handshakeMessage, id *noise.Local, now noi
 	drop := p.initiation.State() != noise.StateNone && less(id.Public(), p.public)
 	if drop {
 		dropped = p.initiation.LocalIndex()
-		p.initiation.Wipe()
-		p.timers.retransmit = 0
+		p.initiation.Wipe() // the timer goes on: the response may be lost
 	}
 	p.endpoint = m.from
 	p.cookies.AddMACs(msg, p.public, now)
@@ -379,7 +414,7 @@ func (d *Device) receiveInitiation(m *handshakeMessage, id *noise.Local, now noi
 	if drop {
 		d.index.remove(dropped)
 	}
-	d.log.Verbosef("%v: sending handshake response (%v)", p, m.from.addrPort())
+	d.log.Verbosef("%v: sending handshake response (%v)", p, m.from)
 	d.sendHandshake(p, m.from, msg)
 	d.retire(retired[:]...)
 }
@@ -415,13 +450,13 @@ func (d *Device) receiveResponse(m *handshakeMessage, id *noise.Local, now noise
 		kp, err = hs.Keypair(now)
 	}
 	if err != nil {
-		d.log.Verbosef("%v: handshake response from %v: %v", p, m.from.addrPort(), err)
+		d.log.Verbosef("%v: handshake response from %v: %v", p, m.from, err)
 		return
 	}
 	p.rxBytes.Add(uint64(m.size))
 
 	p.mu.Lock()
-	if !p.running || p.epoch != epoch || p.initiation.State() == noise.StateNone || p.initiation.LocalIndex() != e.index {
+	if !p.running || p.epoch != epoch || !d.isIdentity(id) || p.initiation.State() == noise.StateNone || p.initiation.LocalIndex() != e.index {
 		p.mu.Unlock()
 		d.retire(kp)
 		return
@@ -437,7 +472,7 @@ func (d *Device) receiveResponse(m *handshakeMessage, id *noise.Local, now noise
 	kick := p.reschedule(&d.schedule)
 	p.mu.Unlock()
 	d.kick(kick)
-	d.log.Verbosef("%v: handshake complete (%v)", p, m.from.addrPort())
+	d.log.Verbosef("%v: handshake complete (%v)", p, m.from)
 	d.retire(retired[:]...)
 	d.sendStaged(p, true, now)
 }
@@ -463,7 +498,7 @@ func (d *Device) receiveCookieReply(m *handshakeMessage, now noise.Instant) {
 	}
 	p.mu.Unlock()
 	p.rxBytes.Add(uint64(m.size))
-	d.log.Verbosef("%v: cookie reply from %v", p, m.from.addrPort())
+	d.log.Verbosef("%v: cookie reply from %v", p, m.from)
 }
 
 // sendCookieReply answers a handshake message while we are under load: §5.4.7.
@@ -478,7 +513,7 @@ func (d *Device) sendCookieReply(m *handshakeMessage) {
 		return
 	}
 	if err := d.send(&m.from, msg, []segment{{len: len(msg), tos: handshakeTOS}}); err != nil {
-		d.log.Verbosef("cookie reply to %v: %v", m.from.addrPort(), err)
+		d.log.Verbosef("cookie reply to %v: %v", m.from, err)
 	}
 }
 

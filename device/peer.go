@@ -38,7 +38,7 @@ type Peer struct {
 	// 64-bit atomics: each path adds once per burst, not once per packet.
 	rxBytes, txBytes atomic.Uint64
 
-	queued atomic.Bool // an initiation is asked for
+	asked asked // guarded by initiations.mu
 
 	heapAt  deadline // guarded by schedule.mu
 	heapPos int      // guarded by schedule.mu
@@ -81,7 +81,7 @@ type stagedPackets struct {
 	n     int
 }
 
-// push appends a copy of packet. budget is what the device has left in bytes.
+// push appends a copy of packet, with room for its padding. budget is what the device has left in bytes.
 func (q *stagedPackets) push(packet []byte, budget *atomic.Int32) {
 	size := int32(len(packet))
 	for q.n == maxStaged || q.n > 0 && budget.Load() < size {
@@ -98,7 +98,7 @@ func (q *stagedPackets) push(packet []byte, budget *atomic.Int32) {
 		}
 		q.ring, q.first = ring, 0
 	}
-	q.ring[(q.first+q.n)%len(q.ring)] = append([]byte(nil), packet...)
+	q.ring[(q.first+q.n)%len(q.ring)] = append(make([]byte, 0, len(packet)+maxPadding), packet...)
 	q.n++
 }
 

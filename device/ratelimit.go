@@ -29,6 +29,8 @@ const (
 // others that hash to the same set, and the hash is keyed, so nobody can aim.
 // The zero value is ready. Instants are not negative.
 type rateLimiter struct {
+	burst int // messages at once; 0: handshakeBurst
+
 	mu       sync.Mutex // a leaf
 	seed     maphash.Seed
 	sets     *[rateSets][rateWays]rateBucket // nil: every bucket is full
@@ -69,9 +71,13 @@ func (r *rateLimiter) allow(src netip.Addr, now noise.Instant) bool {
 		*b = rateBucket{source: source}
 	}
 
+	burst := noise.Instant(handshakeBurst)
+	if r.burst != 0 {
+		burst = noise.Instant(r.burst)
+	}
 	// No bucket is emptier than empty, also if the clock went back.
-	b.full = min(max(b.full, now), now+handshakeBurst*handshakeCost)
-	if b.full > now+(handshakeBurst-1)*handshakeCost {
+	b.full = min(max(b.full, now), now+burst*handshakeCost)
+	if b.full > now+(burst-1)*handshakeCost {
 		return false
 	}
 	b.full += handshakeCost

@@ -62,19 +62,21 @@ func (d *Device) transmitLoop() error { return d.tun.Drain(d.transmitBurst) }
 func (d *Device) transmitBurst() bool {
 	tx := &d.tx
 	tx.mu.Lock()
-	defer tx.mu.Unlock()
 	now := d.clock.Now()
+	var err error
 	for range maxReads {
-		n, err := d.tun.TryRead(tx.in[:maxPacket])
-		if err != nil {
-			d.log.Errorf("read from the interface: %v", err)
-		}
-		if n == 0 {
+		var n int
+		if n, err = d.tun.TryRead(tx.in[:maxPacket]); n == 0 {
 			break
 		}
 		d.transmit(n, now)
 	}
 	d.flush(now)
+	tx.mu.Unlock()
+	if err != nil {
+		d.log.Errorf("read from the interface: %v", err)
+		time.Sleep(time.Second) // it is not known to happen, let alone to pass
+	}
 	return true
 }
 
@@ -102,24 +104,59 @@ func (d *Device) transmit(n int, now noise.Instant) {
 		d.stage(peer, packet, now)
 		return
 	}
-	pad := padding(n, int(d.mtu.Load()))
-	clear(tx.in[n : n+pad])
-	if !d.seal(tx.in[:n+pad], outerTOS(packet), now) {
+	if !d.sealPacket(packet, now) {
 		d.stage(peer, packet, now)
 	}
 }
 
-// begin points the transmitter at a peer.
-func (d *Device) begin(p *Peer, now noise.Instant) {
+// begin points the transmitter at a peer. Packets that wait for the keypair that
+// there is now go first; it reports whether there were any.
+func (d *Device) begin(p *Peer, now noise.Instant) (staged bool) {
 	tx := &d.tx
 	tx.peer = p
 	p.mu.Lock()
 	tx.to = p.endpoint
+	staged = p.staged.n > 0
 	p.mu.Unlock()
 	tx.keypair = p.keypairs.Current()
 	if tx.keypair != nil && expired(tx.keypair, now) {
 		tx.keypair = nil
 	}
+	return staged && tx.keypair != nil && tx.to.valid() && d.sealStaged(now)
+}
+
+// sealStaged adds the packets that wait at the transmitter's peer to the burst, and
+// reports whether there were any.
+func (d *Device) sealStaged(now noise.Instant) (any bool) {
+	p := d.tx.peer
+	for {
+		p.mu.Lock()
+		packet := p.staged.pop(&d.stagedBytes)
+		p.mu.Unlock()
+		if packet == nil {
+			return any
+		}
+		any = true
+		if d.sealPacket(packet, now) {
+			continue
+		}
+		p.mu.Lock()
+		if p.running {
+			p.staged.unpop(packet, &d.stagedBytes)
+		}
+		p.mu.Unlock()
+		d.needKeypair(p, false, now)
+		return any
+	}
+}
+
+// sealPacket pads a packet, whose slice has room for maxPadding more bytes, and adds
+// it to the burst. False: the keypair is used up.
+func (d *Device) sealPacket(packet []byte, now noise.Instant) bool {
+	n := len(packet)
+	padded := packet[:n+padding(n, int(d.mtu.Load()))]
+	clear(padded[n:])
+	return d.seal(padded, outerTOS(packet), now)
 }
 
 // seal adds one message to the burst. plaintext is padded; empty: a keepalive. False:
@@ -162,7 +199,7 @@ func (d *Device) flushSegments(now noise.Instant) {
 	err := d.send(&tx.to, tx.out, tx.segs[:tx.n])
 	if err != nil && now >= tx.quiet {
 		tx.quiet = after(now, time.Second)
-		d.log.Verbosef("%v: send to %v: %v", p, tx.to.addrPort(), err)
+		d.log.Verbosef("%v: send to %v: %v", p, tx.to, err)
 	}
 
 	p.mu.Lock()
@@ -223,35 +260,13 @@ func (d *Device) sendStaged(p *Peer, keepalive bool, now noise.Instant) {
 	tx := &d.tx
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
-	d.begin(p, now)
-	if tx.keypair == nil || !tx.to.valid() {
-		tx.peer = nil
-		d.needKeypair(p, keepalive, now)
-		return
-	}
-	mtu := int(d.mtu.Load())
-	for {
-		p.mu.Lock()
-		packet := p.staged.pop(&d.stagedBytes)
-		p.mu.Unlock()
-		if packet == nil {
-			break
-		}
-		n := copy(tx.in, packet)
-		pad := padding(n, mtu)
-		clear(tx.in[n : n+pad])
-		if !d.seal(tx.in[:n+pad], outerTOS(packet), now) {
-			p.mu.Lock()
-			if p.running {
-				p.staged.unpop(packet, &d.stagedBytes)
-			}
-			p.mu.Unlock()
-			d.needKeypair(p, false, now)
-			break
-		}
+	if d.begin(p, now) {
 		keepalive = false
 	}
-	if keepalive && tx.keypair != nil && !d.seal(nil, 0, now) {
+	switch {
+	case tx.keypair == nil || !tx.to.valid():
+		d.needKeypair(p, keepalive, now)
+	case keepalive && !d.seal(nil, 0, now):
 		d.needKeypair(p, true, now)
 	}
 	d.flush(now)

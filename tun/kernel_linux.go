@@ -92,8 +92,13 @@ func CheckName(name string) error {
 		return errors.New("interface name is empty")
 	case len(name) >= unix.IFNAMSIZ:
 		return fmt.Errorf("interface name %q is longer than %d bytes", name, unix.IFNAMSIZ-1)
-	case name == "." || name == ".." || strings.ContainsAny(name, "/:% \t\n\v\f\r\x00"):
+	case name == "." || name == ".." || strings.ContainsAny(name, "/:%"):
 		return fmt.Errorf("interface name %q is not valid", name)
+	}
+	for _, c := range []byte(name) {
+		if c <= ' ' || c >= 0x7f {
+			return fmt.Errorf("interface name %q is not valid", name)
+		}
 	}
 	return nil
 }
@@ -155,6 +160,7 @@ func newKernel(fd int) (*Kernel, error) {
 	}
 	k := &Kernel{file: dev.File(), fd: fd, stop: make(chan struct{})}
 	if k.read, err = k.file.SyscallConn(); err != nil {
+		k.file.Close()
 		return nil, err
 	}
 	k.link.Store(&State{Name: name, MTU: DefaultMTU})
