@@ -54,7 +54,9 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-func TestLengths(t *testing.T) {
+func TestLengths(t *testing.T) { each(t, testLengths) }
+
+func testLengths(t *testing.T) {
 	var lengths []int
 	for n := range 321 {
 		lengths = append(lengths, n)
@@ -124,7 +126,9 @@ func (g *guarded) intact(off, n int) bool {
 }
 
 // Each length of the first blocks at each alignment of source and destination.
-func TestAlignments(t *testing.T) {
+func TestAlignments(t *testing.T) { each(t, testAlignments) }
+
+func testAlignments(t *testing.T) {
 	const maxLen = 320
 	var key [KeySize]byte
 	copy(key[:], random("key", KeySize))
@@ -174,7 +178,9 @@ func TestAlignments(t *testing.T) {
 	}
 }
 
-func TestForgery(t *testing.T) {
+func TestForgery(t *testing.T) { each(t, testForgery) }
+
+func testForgery(t *testing.T) {
 	const counter = 7
 	var key [KeySize]byte
 	copy(key[:], random("key", KeySize))
@@ -239,7 +245,9 @@ func outcome(f func() string) (s string) {
 }
 
 // The same calls, right and wrong, have the same outcome here and there.
-func TestContract(t *testing.T) {
+func TestContract(t *testing.T) { each(t, testContract) }
+
+func testContract(t *testing.T) {
 	for _, p := range pairs {
 		for n := range 70 {
 			try := func(f func([]byte) (cipher.AEAD, error)) string {

@@ -48,8 +48,7 @@ func seal(dst, plaintext, ad []byte, key *[8]uint32, iv *[4]uint32) {
 	n := len(plaintext)
 	_ = dst[n+Overhead-1]
 	var m poly1305
-	oneTimeKey(&m, key, iv)
-	xorKeyStream(dst[:n], plaintext, key, iv)
+	keyStream(&m, dst[:n], plaintext, key, iv)
 	m.aead((*[tagSize]byte)(dst[n:]), ad, dst[:n])
 }
 
@@ -63,20 +62,11 @@ func open(dst, ciphertext, ad []byte, key *[8]uint32, iv *[4]uint32) bool {
 	}
 	var m poly1305
 	var tag [tagSize]byte
-	oneTimeKey(&m, key, iv)
+	keyStream(&m, nil, nil, key, iv)
 	m.aead(&tag, ad, ciphertext[:n])
 	if subtle.ConstantTimeCompare(tag[:], ciphertext[n:]) == 0 {
 		return false
 	}
-	xorKeyStream(dst[:n], ciphertext[:n], key, iv)
+	keyStream(nil, dst[:n], ciphertext[:n], key, iv)
 	return true
-}
-
-// oneTimeKey keys m with the first half of block 0, RFC 8439 §2.6, and moves iv
-// on to block 1.
-func oneTimeKey(m *poly1305, key *[8]uint32, iv *[4]uint32) {
-	var b [blockSize]byte
-	xorBlocks(b[:], b[:], key, iv)
-	m.init((*[32]byte)(b[:]))
-	iv[0]++
 }

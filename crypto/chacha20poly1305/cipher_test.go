@@ -12,7 +12,9 @@ import (
 	xcrypto "golang.org/x/crypto/chacha20poly1305"
 )
 
-func TestCipherNonce(t *testing.T) {
+func TestCipherNonce(t *testing.T) { each(t, testCipherNonce) }
+
+func testCipherNonce(t *testing.T) {
 	var key [KeySize]byte
 	copy(key[:], random("key", KeySize))
 	var c Cipher
@@ -29,7 +31,9 @@ func TestCipherNonce(t *testing.T) {
 	}
 }
 
-func TestCipherShortOutput(t *testing.T) {
+func TestCipherShortOutput(t *testing.T) { each(t, testCipherShortOutput) }
+
+func testCipherShortOutput(t *testing.T) {
 	var c Cipher
 	sealed := make([]byte, 20+Overhead)
 	c.Seal(sealed, 0, make([]byte, 20), nil)
@@ -60,7 +64,9 @@ func TestCipherWipe(t *testing.T) {
 	}
 }
 
-func TestCipherAllocatesNothing(t *testing.T) {
+func TestCipherAllocatesNothing(t *testing.T) { each(t, testCipherAllocatesNothing) }
+
+func testCipherAllocatesNothing(t *testing.T) {
 	key := [KeySize]byte{1, 2, 3}
 	n := testing.AllocsPerRun(50, func() {
 		var c Cipher
@@ -126,7 +132,9 @@ var raceDetector bool
 
 // No call leaves a piece of the key in a dead frame: what is freed of a stack is
 // not cleared, and outlives Wipe.
-func TestKeyNotLeftOnStack(t *testing.T) {
+func TestKeyNotLeftOnStack(t *testing.T) { each(t, testKeyNotLeftOnStack) }
+
+func testKeyNotLeftOnStack(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector's calls spill registers that the real code keeps")
 	}
