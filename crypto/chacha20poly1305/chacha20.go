@@ -47,7 +47,7 @@ func hChaCha20(subkey, key *[8]uint32, nonce *[16]byte) {
 	keyStream(nil, b[:], b[:], key, &iv)
 	for i, c := range [4]uint32{sigma0, sigma1, sigma2, sigma3} {
 		subkey[i] = binary.LittleEndian.Uint32(b[4*i:]) - c
-		subkey[4+i] = binary.LittleEndian.Uint32(b[48+4*i:]) - iv[i]
+		subkey[4+i] = binary.LittleEndian.Uint32(b[48+4*i:]) - binary.LittleEndian.Uint32(nonce[4*i:])
 	}
 	wipe(b[:])
 }

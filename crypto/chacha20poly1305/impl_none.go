@@ -25,4 +25,6 @@ func (m *poly1305) blocks(p []byte, hibit uint32) { m.blocksGeneric(p, hibit) }
 
 // aead computes the tag of RFC 8439 §2.8 over ad and ciphertext, and ends the use
 // of m.
-func (m *poly1305) aead(tag *[tagSize]byte, ad, ciphertext []byte) { m.aeadByBlocks(tag, ad, ciphertext) }
+func (m *poly1305) aead(tag *[tagSize]byte, ad, ciphertext []byte) {
+	m.aeadByBlocks(tag, ad, ciphertext)
+}
