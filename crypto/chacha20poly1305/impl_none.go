@@ -1,3 +1,5 @@
+//go:build purego || !amd64
+
 package chacha20poly1305
 
 var implementations = [...]string{generic: "generic"}

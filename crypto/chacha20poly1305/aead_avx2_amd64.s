@@ -1,0 +1,805 @@
+// ChaCha20-Poly1305 for amd64 with AVX2, one call for a message.
+//
+// ISA:     AVX2, BMI2 (MULX); see impl_amd64.go. No AVX-512.
+// Reads:   dst, src, ad any alignment; dst and src the same place or apart.
+// Spec:    RFC 8439 §2.8, key stream §2.4, one-time key §2.6, MAC §2.5.
+// Time:    constant; branches and addresses depend on lengths alone, and on the
+//          verdict over the tag.
+// Stack:   the key stream, r and s are wiped before RET; the key is never stored.
+// Tested:  on the CPU and by qemu-x86_64 -cpu Haswell.
+//
+// Two forms of the rounds. "Rows" has a row of the state in a register, two
+// blocks beside each other: as many blocks as a short message needs, at the
+// latency of one. "Wide" has one word of eight blocks in a register: most work
+// for the instructions. In both the first block is the one-time key.
+//
+// A wide batch hashes while it runs. Sealing, that is the ciphertext of the batch
+// before; opening, the ciphertext that this batch decrypts, which may be in place.
+//
+//	         batch 1          batch 2               batch 3
+//	seal     key, 448 bytes   512 bytes, hash 448   rest, hash 512   hash rest
+//	open     key | hash 448   512 bytes, hash 512   rest, hash rest
+
+//go:build !purego
+
+#include "textflag.h"
+
+// General registers. R14 (g) is restored by the caller's ABI wrapper.
+#define H0	R8	// accumulator
+#define H1	R9
+#define H2	R10
+#define D0	R11	// product
+#define D0H	R12
+#define D1	R13
+#define D1H	AX
+#define T0	R14
+#define T1	R15	// and DX, which MULX reads
+#define BASE	BX	// of the scratch memory below, 64-byte aligned
+#define HASH	SI	// what is hashed next
+
+// Scratch memory. 0 to 511 is the key stream of a batch.
+#define V8	512(BASE)	// words 8 and 10 take turns in Y8
+#define V10	544(BASE)
+#define PR0	576(BASE)	// r, clamped
+#define PR1	584(BASE)
+#define PS1	592(BASE)	// r1·5/4
+#define PK0	600(BASE)	// s
+#define PK1	608(BASE)
+#define TAG0	616(BASE)	// open: the tag received
+#define TAG1	624(BASE)
+#define END	632(BASE)	// end of what is to hash
+#define LEN	640(BASE)	// bytes of text in all
+#define CTR	648(BASE)	// counter of the batch's first block
+#define FUSED	656(BASE)	// double rounds that hash
+#define EXTRA	664(BASE)	// blocks of 16 to hash after the rounds
+#define FRAME	736		// 672 and 64 to align
+
+// Poly1305. h < 5·2¹²⁸; the bounds are those of blocksGeneric, whose method this is:
+//
+//	d = (h + block + 2¹²⁸)·r in words:
+//	1:     h0·r0 + h1·s1               < 2.25·2¹²⁴
+//	2⁶⁴:   h0·r1 + h1·r0 + h2·s1       < 2.25·2¹²⁴
+//	2¹²⁸:  h2·r0                       h2 <= 6, so < 1.5·2⁶²
+#define POLY_ADD(p) \
+	ADDQ 0(p), H0; \
+	ADCQ 8(p), H1; \
+	ADCQ $1, H2
+
+#define POLY_PRODUCTS \
+	MOVQ  H0, DX; \
+	MULXQ PR0, D0, D0H; \
+	MULXQ PR1, D1, D1H; \
+	MOVQ  H1, DX; \
+	MULXQ PS1, T0, T1; \
+	ADDQ  T0, D0; \
+	ADCQ  T1, D0H; \
+	MULXQ PR0, T0, T1
+
+// The sum of the second word's parts, then what stands above 2¹³⁰ comes down five times:
+// with d2 = 4q + d2 mod 4, that is 4q + q.
+#define POLY_REDUCE \
+	MOVQ  H2, DX; \
+	IMULQ PS1, DX; \
+	IMULQ PR0, H2; \
+	ADDQ  T0, D1; \
+	ADCQ  T1, D1H; \
+	ADDQ  DX, D1; \
+	ADCQ  $0, D1H; \
+	ADDQ  D0H, D1; \
+	ADCQ  D1H, H2; \
+	MOVQ  H2, T0; \
+	MOVQ  H2, T1; \
+	ANDQ  $-4, T0; \
+	SHRQ  $2, T1; \
+	ANDQ  $3, H2; \
+	ADDQ  T1, T0; \
+	MOVQ  D1, H1; \
+	MOVQ  D0, H0; \
+	ADDQ  T0, H0; \
+	ADCQ  $0, H1; \
+	ADCQ  $0, H2
+
+#define POLY_HALF1 \
+	POLY_ADD(HASH); \
+	ADDQ $16, HASH; \
+	POLY_PRODUCTS
+
+#define POLY_HALF2	POLY_REDUCE
+
+// HASH_BLOCKS adds CX > 0 blocks of 16 bytes.
+#define HASH_BLOCKS(loop) \
+loop: \
+	POLY_HALF1; \
+	POLY_HALF2; \
+	DECQ CX; \
+	JNZ  loop
+
+// HASH_TAIL adds 0 < CX < 16 bytes and zeros up to 16. The piece of CX mod 8 bytes
+// at DX is gathered from its end, then the whole 8 bytes before it, if any.
+#define HASH_TAIL(even, pairs, quads, short) \
+	MOVQ    CX, DX; \
+	ANDQ    $8, DX; \
+	ADDQ    HASH, DX; \
+	MOVQ    CX, D1; \
+	ANDQ    $7, D1; \
+	XORL    T1, T1; \
+	TESTQ   $1, CX; \
+	JZ      even; \
+	MOVBLZX -1(DX)(D1*1), T1; \
+even: \
+	ANDQ    $4, D1; \
+	TESTQ   $2, CX; \
+	JZ      pairs; \
+	MOVWLZX (DX)(D1*1), D0; \
+	SHLQ    $16, T1; \
+	ORQ     D0, T1; \
+pairs: \
+	TESTQ   $4, CX; \
+	JZ      quads; \
+	MOVL    (DX), D0; \
+	SHLQ    $32, T1; \
+	ORQ     D0, T1; \
+quads: \
+	MOVQ    T1, T0; \
+	XORL    T1, T1; \
+	TESTQ   $8, CX; \
+	JZ      short; \
+	MOVQ    T0, T1; \
+	MOVQ    (HASH), T0; \
+short: \
+	ADDQ    T0, H0; \
+	ADCQ    T1, H1; \
+	ADCQ    $1, H2; \
+	POLY_PRODUCTS; \
+	POLY_REDUCE
+
+// ROTATE_LEFT by 16 and 8 is a shuffle of bytes.
+#define ROT16(v)	VPSHUFB ·rotate16<>(SB), v, v
+#define ROT8(v)	VPSHUFB ·rotate8<>(SB), v, v
+#define ROT(n, v, t) \
+	VPSLLD $n, v, t; \
+	VPSRLD $(32-n), v, v; \
+	VPXOR  t, v, v
+
+// Half a quarter round on two quadruples: a += b, d ^= a, d <<<= 16,
+// c += d, b ^= c, b <<<= 12; then the same with 8 and 7.
+#define HALF1(a0, b0, c0, d0, a1, b1, c1, d1) \
+	VPADDD b0, a0, a0; \
+	VPADDD b1, a1, a1; \
+	VPXOR  a0, d0, d0; \
+	VPXOR  a1, d1, d1; \
+	ROT16(d0); \
+	ROT16(d1); \
+	VPADDD d0, c0, c0; \
+	VPADDD d1, c1, c1; \
+	VPXOR  c0, b0, b0; \
+	VPXOR  c1, b1, b1; \
+	ROT(12, b0, Y10); \
+	ROT(12, b1, Y10)
+
+#define HALF2(a0, b0, c0, d0, a1, b1, c1, d1) \
+	VPADDD b0, a0, a0; \
+	VPADDD b1, a1, a1; \
+	VPXOR  a0, d0, d0; \
+	VPXOR  a1, d1, d1; \
+	ROT8(d0); \
+	ROT8(d1); \
+	VPADDD d0, c0, c0; \
+	VPADDD d1, c1, c1; \
+	VPXOR  c0, b0, b0; \
+	VPXOR  c1, b1, b1; \
+	ROT(7, b0, Y10); \
+	ROT(7, b1, Y10)
+
+#define SWAP8_10 \
+	VMOVDQA Y8, V8; \
+	VMOVDQA V10, Y8
+#define SWAP10_8 \
+	VMOVDQA Y8, V10; \
+	VMOVDQA V8, Y8
+
+// FEED adds what the rounds started from, a word at p.
+#define FEED(p, v) \
+	VPBROADCASTD p, Y10; \
+	VPADDD       Y10, v, v
+
+// TRANSPOSE turns words v0 to v7 of eight blocks into 32 bytes of each block, and
+// stores them at off in the block.
+#define TRANSPOSE(v0, v1, v2, v3, v4, v5, v6, v7, t, off) \
+	VPUNPCKLDQ  v1, v0, t; \
+	VPUNPCKHDQ  v1, v0, v1; \
+	VPUNPCKLDQ  v3, v2, v0; \
+	VPUNPCKHDQ  v3, v2, v3; \
+	VPUNPCKLDQ  v5, v4, v2; \
+	VPUNPCKHDQ  v5, v4, v5; \
+	VPUNPCKLDQ  v7, v6, v4; \
+	VPUNPCKHDQ  v7, v6, v7; \
+	VPUNPCKLQDQ v0, t, v6; \
+	VPUNPCKHQDQ v0, t, t; \
+	VPUNPCKLQDQ v3, v1, v0; \
+	VPUNPCKHQDQ v3, v1, v1; \
+	VPUNPCKLQDQ v4, v2, v3; \
+	VPUNPCKHQDQ v4, v2, v2; \
+	VPUNPCKLQDQ v7, v5, v4; \
+	VPUNPCKHQDQ v7, v5, v5; \
+	STORE2(v6, v3, v7, 0, off); \
+	STORE2(t, v2, v7, 1, off); \
+	STORE2(v0, v4, v7, 2, off); \
+	STORE2(v1, v5, v7, 3, off)
+
+#define STORE2(lo, hi, t, block, off) \
+	VPERM2I128 $0x20, hi, lo, t; \
+	VMOVDQA    t, (64*block+off)(BASE); \
+	VPERM2I128 $0x31, hi, lo, t; \
+	VMOVDQA    t, (64*(block+4)+off)(BASE)
+
+// A round on rows. Lane i of b stays: the diagonals are made by moving a, c and d,
+// which are ready before b is.
+#define ROW(a, b, c, d, t) \
+	VPADDD b, a, a; \
+	VPXOR  a, d, d; \
+	ROT16(d); \
+	VPADDD d, c, c; \
+	VPXOR  c, b, b; \
+	ROT(12, b, t); \
+	VPADDD b, a, a; \
+	VPXOR  a, d, d; \
+	ROT8(d); \
+	VPADDD d, c, c; \
+	VPXOR  c, b, b; \
+	ROT(7, b, t)
+
+#define DIAGONAL(a, c, d) \
+	VPSHUFD $0x93, a, a; \
+	VPSHUFD $0x39, c, c; \
+	VPSHUFD $0x4e, d, d
+#define COLUMN(a, c, d) \
+	VPSHUFD $0x39, a, a; \
+	VPSHUFD $0x93, c, c; \
+	VPSHUFD $0x4e, d, d
+
+// ROWS_ADD adds what the rounds started from, Y12 to Y15 and the counters.
+#define ROWS_ADD(a, b, c, d, pair) \
+	VPADDD Y12, a, a; \
+	VPADDD Y13, b, b; \
+	VPADDD Y14, c, c; \
+	VPADDD Y15, d, d; \
+	VPADDD ·pair<>+(32*pair)(SB), d, d
+
+// ROWS_OUT stores two blocks of key stream.
+#define ROWS_OUT(a, b, c, d, pair) \
+	VPERM2I128 $0x20, b, a, Y12; \
+	VPERM2I128 $0x20, d, c, Y13; \
+	VPERM2I128 $0x31, b, a, Y14; \
+	VPERM2I128 $0x31, d, c, Y15; \
+	VMOVDQA    Y12, (128*pair)(BASE); \
+	VMOVDQA    Y13, (128*pair+32)(BASE); \
+	VMOVDQA    Y14, (128*pair+64)(BASE); \
+	VMOVDQA    Y15, (128*pair+96)(BASE)
+
+#define ROWS_LOAD \
+	MOVQ           key+40(FP), DI; \
+	MOVQ           iv+48(FP), DX; \
+	VBROADCASTI128 ·sigma<>(SB), Y12; \
+	VBROADCASTI128 (DI), Y13; \
+	VBROADCASTI128 16(DI), Y14; \
+	VBROADCASTI128 (DX), Y15
+
+#define ROWS_START(a, b, c, d, pair) \
+	VMOVDQA Y12, a; \
+	VMOVDQA Y13, b; \
+	VMOVDQA Y14, c; \
+	VPADDD  ·pair<>+(32*pair)(SB), Y15, d
+
+DATA ·sigma<>+0(SB)/4, $0x61707865
+DATA ·sigma<>+4(SB)/4, $0x3320646e
+DATA ·sigma<>+8(SB)/4, $0x79622d32
+DATA ·sigma<>+12(SB)/4, $0x6b206574
+GLOBL ·sigma<>(SB), NOPTR|RODATA, $16
+
+DATA ·rotate16<>+0(SB)/8, $0x0504070601000302
+DATA ·rotate16<>+8(SB)/8, $0x0d0c0f0e09080b0a
+DATA ·rotate16<>+16(SB)/8, $0x0504070601000302
+DATA ·rotate16<>+24(SB)/8, $0x0d0c0f0e09080b0a
+GLOBL ·rotate16<>(SB), NOPTR|RODATA, $32
+
+DATA ·rotate8<>+0(SB)/8, $0x0605040702010003
+DATA ·rotate8<>+8(SB)/8, $0x0e0d0c0f0a09080b
+DATA ·rotate8<>+16(SB)/8, $0x0605040702010003
+DATA ·rotate8<>+24(SB)/8, $0x0e0d0c0f0a09080b
+GLOBL ·rotate8<>(SB), NOPTR|RODATA, $32
+
+// Block counters of a batch: one word of eight blocks, and the last rows of pairs.
+DATA ·eight<>+0(SB)/8, $0x0000000100000000
+DATA ·eight<>+8(SB)/8, $0x0000000300000002
+DATA ·eight<>+16(SB)/8, $0x0000000500000004
+DATA ·eight<>+24(SB)/8, $0x0000000700000006
+GLOBL ·eight<>(SB), NOPTR|RODATA, $32
+
+DATA ·pair<>+0(SB)/8, $0
+DATA ·pair<>+8(SB)/8, $0
+DATA ·pair<>+16(SB)/8, $1
+DATA ·pair<>+24(SB)/8, $0
+DATA ·pair<>+32(SB)/8, $2
+DATA ·pair<>+40(SB)/8, $0
+DATA ·pair<>+48(SB)/8, $3
+DATA ·pair<>+56(SB)/8, $0
+DATA ·pair<>+64(SB)/8, $4
+DATA ·pair<>+72(SB)/8, $0
+DATA ·pair<>+80(SB)/8, $5
+DATA ·pair<>+88(SB)/8, $0
+GLOBL ·pair<>(SB), NOPTR|RODATA, $96
+
+// func aeadAVX2(dst, src *byte, n int, ad *byte, adLen int, key *[8]uint32, iv *[4]uint32, open int) (differ uint64)
+TEXT ·aeadAVX2(SB), 0, $736-72
+	LEAQ 63(SP), BASE
+	ANDQ $~63, BASE
+	MOVQ n+16(FP), CX
+	MOVQ CX, LEN
+	MOVL $0, CTR
+	CMPQ open+56(FP), $0
+	JEQ  start
+	MOVQ src+8(FP), DI
+	MOVQ (DI)(CX*1), AX
+	MOVQ AX, TAG0
+	MOVQ 8(DI)(CX*1), AX
+	MOVQ AX, TAG1
+
+start:
+	CMPQ CX, $64
+	JBE  rows2
+	CMPQ CX, $192
+	JBE  rows4
+	CMPQ CX, $320
+	JBE  rows6
+	MOVQ $0, FUSED
+	MOVQ $0, EXTRA
+	JMP  wide
+
+rows2:
+	ROWS_LOAD
+	ROWS_START(Y0, Y1, Y2, Y3, 0)
+	MOVL $10, CX
+
+rounds2:
+	ROW(Y0, Y1, Y2, Y3, Y11)
+	DIAGONAL(Y0, Y2, Y3)
+	ROW(Y0, Y1, Y2, Y3, Y11)
+	COLUMN(Y0, Y2, Y3)
+	DECQ CX
+	JNZ  rounds2
+	ROWS_ADD(Y0, Y1, Y2, Y3, 0)
+	ROWS_OUT(Y0, Y1, Y2, Y3, 0)
+	JMP  key
+
+rows4:
+	ROWS_LOAD
+	ROWS_START(Y0, Y1, Y2, Y3, 0)
+	ROWS_START(Y4, Y5, Y6, Y7, 1)
+	MOVL $10, CX
+
+rounds4:
+	ROW(Y0, Y1, Y2, Y3, Y11)
+	DIAGONAL(Y0, Y2, Y3)
+	ROW(Y4, Y5, Y6, Y7, Y11)
+	DIAGONAL(Y4, Y6, Y7)
+	ROW(Y0, Y1, Y2, Y3, Y11)
+	COLUMN(Y0, Y2, Y3)
+	ROW(Y4, Y5, Y6, Y7, Y11)
+	COLUMN(Y4, Y6, Y7)
+	DECQ CX
+	JNZ  rounds4
+	ROWS_ADD(Y0, Y1, Y2, Y3, 0)
+	ROWS_ADD(Y4, Y5, Y6, Y7, 1)
+	ROWS_OUT(Y0, Y1, Y2, Y3, 0)
+	ROWS_OUT(Y4, Y5, Y6, Y7, 1)
+	JMP  key
+
+rows6:
+	ROWS_LOAD
+	ROWS_START(Y0, Y1, Y2, Y3, 0)
+	ROWS_START(Y4, Y5, Y6, Y7, 1)
+	ROWS_START(Y8, Y9, Y10, Y11, 2)
+	MOVL $10, CX
+
+rounds6:
+	ROW(Y0, Y1, Y2, Y3, Y12)
+	DIAGONAL(Y0, Y2, Y3)
+	ROW(Y4, Y5, Y6, Y7, Y13)
+	DIAGONAL(Y4, Y6, Y7)
+	ROW(Y8, Y9, Y10, Y11, Y14)
+	DIAGONAL(Y8, Y10, Y11)
+	ROW(Y0, Y1, Y2, Y3, Y12)
+	COLUMN(Y0, Y2, Y3)
+	ROW(Y4, Y5, Y6, Y7, Y13)
+	COLUMN(Y4, Y6, Y7)
+	ROW(Y8, Y9, Y10, Y11, Y14)
+	COLUMN(Y8, Y10, Y11)
+	DECQ CX
+	JNZ  rounds6
+	ROWS_LOAD
+	ROWS_ADD(Y0, Y1, Y2, Y3, 0)
+	ROWS_ADD(Y4, Y5, Y6, Y7, 1)
+	ROWS_ADD(Y8, Y9, Y10, Y11, 2)
+	ROWS_OUT(Y0, Y1, Y2, Y3, 0)
+	ROWS_OUT(Y4, Y5, Y6, Y7, 1)
+	ROWS_OUT(Y8, Y9, Y10, Y11, 2)
+	JMP  key
+
+wide:
+	MOVQ         key+40(FP), DI
+	MOVQ         iv+48(FP), DX
+	VPBROADCASTD 24(DI), Y10
+	VPBROADCASTD ·sigma<>+0(SB), Y0
+	VPBROADCASTD ·sigma<>+4(SB), Y1
+	VPBROADCASTD ·sigma<>+8(SB), Y2
+	VPBROADCASTD ·sigma<>+12(SB), Y3
+	VPBROADCASTD 0(DI), Y4
+	VPBROADCASTD 4(DI), Y5
+	VPBROADCASTD 8(DI), Y6
+	VPBROADCASTD 12(DI), Y7
+	VPBROADCASTD 16(DI), Y8
+	VPBROADCASTD 20(DI), Y9
+	VPBROADCASTD 28(DI), Y11
+	VPBROADCASTD CTR, Y12
+	VPBROADCASTD 4(DX), Y13
+	VPBROADCASTD 8(DX), Y14
+	VPBROADCASTD 12(DX), Y15
+	VMOVDQA      Y10, V10
+	VPADDD       ·eight<>(SB), Y12, Y12
+	MOVL         $10, CX
+	SUBQ         FUSED, CX
+	JZ           fused
+
+plain:
+	HALF1(Y0, Y4, Y8, Y12, Y1, Y5, Y9, Y13)
+	HALF2(Y0, Y4, Y8, Y12, Y1, Y5, Y9, Y13)
+	SWAP8_10
+	HALF1(Y2, Y6, Y8, Y14, Y3, Y7, Y11, Y15)
+	HALF2(Y2, Y6, Y8, Y14, Y3, Y7, Y11, Y15)
+	HALF1(Y0, Y5, Y8, Y15, Y1, Y6, Y11, Y12)
+	HALF2(Y0, Y5, Y8, Y15, Y1, Y6, Y11, Y12)
+	SWAP10_8
+	HALF1(Y2, Y7, Y8, Y13, Y3, Y4, Y9, Y14)
+	HALF2(Y2, Y7, Y8, Y13, Y3, Y4, Y9, Y14)
+	DECQ CX
+	JNZ  plain
+	MOVQ FUSED, CX
+	TESTQ CX, CX
+	JZ   rest
+	JMP  mixed
+
+fused:
+	MOVL $10, CX
+
+mixed:
+	HALF1(Y0, Y4, Y8, Y12, Y1, Y5, Y9, Y13)
+	POLY_HALF1
+	HALF2(Y0, Y4, Y8, Y12, Y1, Y5, Y9, Y13)
+	SWAP8_10
+	POLY_HALF2
+	HALF1(Y2, Y6, Y8, Y14, Y3, Y7, Y11, Y15)
+	POLY_HALF1
+	HALF2(Y2, Y6, Y8, Y14, Y3, Y7, Y11, Y15)
+	POLY_HALF2
+	HALF1(Y0, Y5, Y8, Y15, Y1, Y6, Y11, Y12)
+	POLY_HALF1
+	HALF2(Y0, Y5, Y8, Y15, Y1, Y6, Y11, Y12)
+	POLY_HALF2
+	SWAP10_8
+	HALF1(Y2, Y7, Y8, Y13, Y3, Y4, Y9, Y14)
+	HALF2(Y2, Y7, Y8, Y13, Y3, Y4, Y9, Y14)
+	DECQ CX
+	JNZ  mixed
+
+rest:
+	MOVQ  EXTRA, CX
+	TESTQ CX, CX
+	JZ    out
+	HASH_BLOCKS(extra)
+
+out:
+	MOVQ key+40(FP), DI
+	MOVQ iv+48(FP), DX
+	FEED(·sigma<>+0(SB), Y0)
+	FEED(·sigma<>+4(SB), Y1)
+	FEED(·sigma<>+8(SB), Y2)
+	FEED(·sigma<>+12(SB), Y3)
+	FEED(0(DI), Y4)
+	FEED(4(DI), Y5)
+	FEED(8(DI), Y6)
+	FEED(12(DI), Y7)
+	TRANSPOSE(Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7, Y10, 0)
+	VMOVDQA V10, Y0
+	FEED(16(DI), Y8)
+	FEED(20(DI), Y9)
+	FEED(24(DI), Y0)
+	FEED(28(DI), Y11)
+	FEED(CTR, Y12)
+	VPADDD ·eight<>(SB), Y12, Y12
+	FEED(4(DX), Y13)
+	FEED(8(DX), Y14)
+	FEED(12(DX), Y15)
+	TRANSPOSE(Y8, Y9, Y0, Y11, Y12, Y13, Y14, Y15, Y10, 32)
+	CMPL CTR, $0
+	JEQ  key
+
+	// A later batch: all of it is for the text.
+	MOVQ BASE, DI
+	MOVQ n+16(FP), DX
+	MOVL $512, CX
+	CMPQ DX, CX
+	JBE  last
+	JMP  whole
+
+	// The first block is the one-time key.
+key:
+	MOVQ 0(BASE), AX
+	MOVQ $0x0ffffffc0fffffff, DX
+	ANDQ DX, AX
+	MOVQ AX, PR0
+	MOVQ 8(BASE), AX
+	MOVQ $0x0ffffffc0ffffffc, DX
+	ANDQ DX, AX
+	MOVQ AX, PR1
+	MOVQ AX, DX
+	SHRQ $2, DX
+	ADDQ DX, AX
+	MOVQ AX, PS1
+	MOVQ 16(BASE), AX
+	MOVQ AX, PK0
+	MOVQ 24(BASE), AX
+	MOVQ AX, PK1
+	XORL H0, H0
+	XORL H1, H1
+	XORL H2, H2
+
+	MOVQ ad+24(FP), HASH
+	MOVQ adLen+32(FP), CX
+	SHRQ $4, CX
+	JZ   adTail
+	HASH_BLOCKS(adLoop)
+
+adTail:
+	MOVQ adLen+32(FP), CX
+	ANDQ $15, CX
+	JZ   text
+	HASH_TAIL(ad1, ad2, ad4, ad8)
+
+text:
+	MOVQ    n+16(FP), DX
+	MOVQ    dst+0(FP), HASH
+	CMPQ    open+56(FP), $0
+	CMOVQNE src+8(FP), HASH
+	LEAQ    (HASH)(DX*1), CX
+	MOVQ    CX, END
+	LEAQ    64(BASE), DI
+	CMPQ    DX, $448
+	JBE     last
+	CMPQ    open+56(FP), $0
+	JEQ     first
+	MOVL    $28, CX
+	HASH_BLOCKS(openFirst)
+
+first:
+	MOVL $448, CX
+
+	// CX bytes of text with the key stream at DI, and more to come.
+whole:
+	MOVQ src+8(FP), D0
+	MOVQ dst+0(FP), D1
+	MOVQ CX, DX
+
+whole64:
+	VMOVDQA (DI), Y0
+	VMOVDQA 32(DI), Y1
+	VPXOR   (D0), Y0, Y0
+	VPXOR   32(D0), Y1, Y1
+	VMOVDQU Y0, (D1)
+	VMOVDQU Y1, 32(D1)
+	ADDQ    $64, DI
+	ADDQ    $64, D0
+	ADDQ    $64, D1
+	SUBQ    $64, DX
+	JNZ     whole64
+	MOVQ    D0, src+8(FP)
+	MOVQ    D1, dst+0(FP)
+	MOVQ    n+16(FP), DX
+	SUBQ    CX, DX
+	MOVQ    DX, n+16(FP)
+
+	// The next batch hashes these CX bytes, or when opening its own.
+	CMPQ    open+56(FP), $0
+	JEQ     share
+	MOVL    $512, CX
+	CMPQ    DX, CX
+	CMOVQLT DX, CX
+
+	// AX blocks: 3 in each of AX/3 double rounds, the rest behind them.
+share:
+	SHRQ  $4, CX
+	IMUL3Q $171, CX, AX // AX/3 = 171·AX >> 9 for AX <= 32
+	SHRQ  $9, AX
+	MOVQ  AX, FUSED
+	LEAQ  (AX)(AX*2), AX
+	SUBQ  AX, CX
+	MOVQ  CX, EXTRA
+	ADDL  $8, CTR
+	JMP   wide
+
+	// The last DX bytes, key stream at DI.
+last:
+	CMPQ open+56(FP), $0
+	JNE  hash
+
+xor:
+	MOVQ  n+16(FP), CX
+	MOVQ  src+8(FP), D0
+	MOVQ  dst+0(FP), D1
+	MOVQ  CX, DX
+	SHRQ  $5, DX
+	JZ    xor16
+
+xor32:
+	VMOVDQA (DI), Y0
+	VPXOR   (D0), Y0, Y0
+	VMOVDQU Y0, (D1)
+	ADDQ    $32, DI
+	ADDQ    $32, D0
+	ADDQ    $32, D1
+	DECQ    DX
+	JNZ     xor32
+
+xor16:
+	TESTQ   $16, CX
+	JZ      xor8
+	VMOVDQA (DI), X0
+	VPXOR   (D0), X0, X0
+	VMOVDQU X0, (D1)
+	ADDQ    $16, DI
+	ADDQ    $16, D0
+	ADDQ    $16, D1
+
+xor8:
+	TESTQ $15, CX
+	JZ    xorDone
+	TESTQ $8, CX
+	JZ    xor4
+	MOVQ  (DI), AX
+	XORQ  (D0), AX
+	MOVQ  AX, (D1)
+	ADDQ  $8, DI
+	ADDQ  $8, D0
+	ADDQ  $8, D1
+
+xor4:
+	TESTQ $4, CX
+	JZ    xor2
+	MOVL  (DI), AX
+	XORL  (D0), AX
+	MOVL  AX, (D1)
+	ADDQ  $4, DI
+	ADDQ  $4, D0
+	ADDQ  $4, D1
+
+xor2:
+	TESTQ $2, CX
+	JZ    xor1
+	MOVW  (DI), AX
+	XORW  (D0), AX
+	MOVW  AX, (D1)
+	ADDQ  $2, DI
+	ADDQ  $2, D0
+	ADDQ  $2, D1
+
+xor1:
+	TESTQ $1, CX
+	JZ    xorDone
+	MOVB  (DI), AX
+	XORB  (D0), AX
+	MOVB  AX, (D1)
+
+xorDone:
+	CMPQ open+56(FP), $0
+	JNE  done
+
+hash:
+	MOVQ END, CX
+	SUBQ HASH, CX
+	SHRQ $4, CX
+	JZ   hashTail
+	HASH_BLOCKS(hashLoop)
+
+hashTail:
+	MOVQ LEN, CX
+	ANDQ $15, CX
+	JZ   lengths
+	HASH_TAIL(text1, text2, text4, text8)
+
+lengths:
+	ADDQ adLen+32(FP), H0
+	ADCQ LEN, H1
+	ADCQ $1, H2
+	POLY_PRODUCTS
+	POLY_REDUCE
+
+	// h < 2p, and h >= p when h+5 reaches 2¹³⁰: then h-p = h+5 - 2¹³⁰.
+	MOVQ    H0, D0
+	MOVQ    H1, D1
+	ADDQ    $5, D0
+	ADCQ    $0, D1
+	ADCQ    $0, H2
+	TESTQ   $4, H2
+	CMOVQNE D0, H0
+	CMOVQNE D1, H1
+	ADDQ    PK0, H0
+	ADCQ    PK1, H1
+	CMPQ    open+56(FP), $0
+	JNE     verify
+	MOVQ    END, DX
+	MOVQ    H0, 0(DX)
+	MOVQ    H1, 8(DX)
+	JMP     done
+
+verify:
+	XORQ TAG0, H0
+	XORQ TAG1, H1
+	ORQ  H1, H0
+	MOVQ H0, differ+64(FP)
+	JZ   xor
+
+done:
+	VPXOR   Y0, Y0, Y0
+	CMPQ    LEN, $192
+	JBE     wipe
+	VMOVDQA Y0, 256(BASE)
+	VMOVDQA Y0, 288(BASE)
+	VMOVDQA Y0, 320(BASE)
+	VMOVDQA Y0, 352(BASE)
+	VMOVDQA Y0, 384(BASE)
+	VMOVDQA Y0, 416(BASE)
+	VMOVDQA Y0, 448(BASE)
+	VMOVDQA Y0, 480(BASE)
+	VMOVDQA Y0, V8
+	VMOVDQA Y0, V10
+
+wipe:
+	VMOVDQA Y0, 0(BASE)
+	VMOVDQA Y0, 32(BASE)
+	VMOVDQA Y0, 64(BASE)
+	VMOVDQA Y0, 96(BASE)
+	VMOVDQA Y0, 128(BASE)
+	VMOVDQA Y0, 160(BASE)
+	VMOVDQA Y0, 192(BASE)
+	VMOVDQA Y0, 224(BASE)
+	VMOVDQA Y0, PR0
+	VMOVDQA Y0, PK1
+	VZEROUPPER
+	RET
+
+// func blocksBMI2(m *poly1305, p *byte, n int)
+TEXT ·blocksBMI2(SB), NOSPLIT, $24-24
+	LEAQ -576(SP), BASE // PR0 is 0(SP)
+	MOVQ m+0(FP), DI
+	MOVQ p+8(FP), HASH
+	MOVQ n+16(FP), CX
+	MOVQ 0(DI), H0
+	MOVQ 8(DI), H1
+	MOVQ 16(DI), H2
+	MOVQ 24(DI), AX
+	MOVQ AX, PR0
+	MOVQ 32(DI), AX
+	MOVQ AX, PR1
+	MOVQ AX, DX
+	SHRQ $2, DX
+	ADDQ DX, AX
+	MOVQ AX, PS1
+	HASH_BLOCKS(blocks)
+	MOVQ H0, 0(DI)
+	MOVQ H1, 8(DI)
+	MOVQ H2, 16(DI)
+	XORL AX, AX
+	MOVQ AX, PR0
+	MOVQ AX, PR1
+	MOVQ AX, PS1
+	RET
