@@ -15,10 +15,10 @@ type poly1305x32 struct {
 func (m *poly1305x32) init(key *[32]byte) {
 	*m = poly1305x32{
 		r: [4]uint32{
-			binary.LittleEndian.Uint32(key[0:]) & 0x0fffffff,
-			binary.LittleEndian.Uint32(key[4:]) & 0x0ffffffc,
-			binary.LittleEndian.Uint32(key[8:]) & 0x0ffffffc,
-			binary.LittleEndian.Uint32(key[12:]) & 0x0ffffffc,
+			binary.LittleEndian.Uint32(key[0:]),
+			binary.LittleEndian.Uint32(key[4:]),
+			binary.LittleEndian.Uint32(key[8:]),
+			binary.LittleEndian.Uint32(key[12:]),
 		},
 		s: [4]uint32{
 			binary.LittleEndian.Uint32(key[16:]),
@@ -27,6 +27,15 @@ func (m *poly1305x32) init(key *[32]byte) {
 			binary.LittleEndian.Uint32(key[28:]),
 		},
 	}
+	m.clamp()
+}
+
+// clamp clears the bits of r that RFC 8439 §2.5 clears.
+func (m *poly1305x32) clamp() {
+	m.r[0] &= 0x0fffffff
+	m.r[1] &= 0x0ffffffc
+	m.r[2] &= 0x0ffffffc
+	m.r[3] &= 0x0ffffffc
 }
 
 func (m *poly1305x32) blocksGeneric(p []byte, hibit uint32) {
