@@ -12,7 +12,7 @@ package curve25519
 //
 // Numbers come in two widths:
 //
-//	tight  0 <= f[i] < 2²⁹, but -2²⁴ < f[0] < 2²⁹+2²⁴: from bytes, products
+//	tight  0 <= f[i] < 2²⁹, but -2²³ < f[0] < 2²⁹+2²³: from bytes, products
 //	loose  |f[i]| < 2²⁹+2²⁵: sums and differences of tight numbers
 //
 // Every operation takes loose numbers where nothing else is said. The results are
@@ -46,7 +46,7 @@ func (z *field26) bytes(b *[32]byte) {
 	for i := range z {
 		z[i] >>= 3
 	}
-	// -2²¹ < z < 2²⁶⁰. Bring down what is above 2²⁵⁵, at most 31 times 19, then
+	// -2²⁰ < z < 2²⁶⁰+2²⁰. Bring down what is above 2²⁵⁵, at most 31 times 19, then
 	// -19, 0 or 19: 0 <= z < 2²⁵⁵.
 	for range 2 {
 		top := z[9] >> 21
@@ -79,30 +79,4 @@ func (z *field26) carry(c int32) {
 		c >>= 26
 	}
 	z[9] += c
-}
-
-// sumDiff sets z to x+y and diff to x-y; x and y are tight. 32p is taken from the
-// sum, so that it is loose.
-func (z *field26) sumDiff(diff, x, y *field26) {
-	x0, y0 := x[0], y[0]
-	z[0], diff[0] = x0+y0-p32first, x0-y0
-	for i := 1; i < 10; i++ {
-		xi, yi := x[i], y[i]
-		z[i], diff[i] = xi+yi-p32other, xi-yi
-	}
-}
-
-// sub sets z to x-y; x and y are tight.
-func (z *field26) sub(x, y *field26) {
-	for i := range z {
-		z[i] = x[i] - y[i]
-	}
-}
-
-// choose sets z to x if bit is 1, and leaves it if bit is 0.
-func (z *field26) choose(x *field26, bit uint32) {
-	mask := -int32(bit)
-	for i := range z {
-		z[i] ^= mask & (z[i] ^ x[i])
-	}
 }

@@ -437,3 +437,83 @@ TEXT ·mulAdd26(SB), NOSPLIT, $0-16
 	MULA MK, HI, A, A
 	MOVW A, 0(MZ)
 	RET
+
+// func sumDiff26(z, diff, x, y *field26)
+#define LZ	R0
+#define LD	R1
+#define LX	R2
+#define LY	R3
+#define P	R4
+
+// Two limbs.
+#define SUMDIFF(p0) \
+	MOVM.IA.W (LX), [R5, R6]; \
+	MOVM.IA.W (LY), [R7, R8]; \
+	ADD R7, R5, R9; \
+	ADD R8, R6, R12; \
+	SUB p0, R9; \
+	SUB P, R12; \
+	SUB R7, R5; \
+	SUB R8, R6; \
+	MOVM.IA.W [R9, R12], (LZ); \
+	MOVM.IA.W [R5, R6], (LD)
+
+TEXT ·sumDiff26(SB), NOSPLIT, $0-16
+	MOVW z+0(FP), LZ
+	MOVW diff+4(FP), LD
+	MOVW x+8(FP), LX
+	MOVW y+12(FP), LY
+	MOVW $(1<<29), P
+	SUB  $(8*608), P, R11
+	SUB  $8, P
+	SUMDIFF(R11)
+	SUMDIFF(P)
+	SUMDIFF(P)
+	SUMDIFF(P)
+	SUMDIFF(P)
+	RET
+
+// func sub26(z, x, y *field26)
+#define SUB5 \
+	MOVM.IA.W (LX), [R4-R8]; \
+	MOVM.IA.W (LY), [R1, R9, R11, R12, R14]; \
+	SUB R1, R4; \
+	SUB R9, R5; \
+	SUB R11, R6; \
+	SUB R12, R7; \
+	SUB R14, R8; \
+	MOVM.IA.W [R4-R8], (LZ)
+
+TEXT ·sub26(SB), NOSPLIT, $4-12
+	MOVW z+0(FP), LZ
+	MOVW x+4(FP), LX
+	MOVW y+8(FP), LY
+	SUB5
+	SUB5
+	RET
+
+// func choose26(z, x *field26, bit uint32)
+#define MASK	R3
+#define CHOOSE1(u, v) \
+	EOR u, v; \
+	AND MASK, v; \
+	EOR v, u
+
+#define CHOOSE5 \
+	MOVM.IA   (LZ), [R4-R8]; \
+	MOVM.IA.W (LX), [R1, R9, R11, R12, R14]; \
+	CHOOSE1(R4, R1); \
+	CHOOSE1(R5, R9); \
+	CHOOSE1(R6, R11); \
+	CHOOSE1(R7, R12); \
+	CHOOSE1(R8, R14); \
+	MOVM.IA.W [R4-R8], (LZ)
+
+TEXT ·choose26(SB), NOSPLIT, $4-12
+	MOVW z+0(FP), LZ
+	MOVW x+4(FP), LX
+	MOVW bit+8(FP), MASK
+	RSB  $0, MASK
+	CHOOSE5
+	CHOOSE5
+	RET

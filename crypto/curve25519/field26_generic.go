@@ -1,13 +1,13 @@
 package curve25519
 
-// The products of field26 in Go: what runs where there is no assembly, and the
+// The arithmetic of field26 in Go: what runs where there is no assembly, and the
 // oracle of that.
 //
-// A loose limb is less than 1.125·2²⁹ (exactly 2²⁹+2²⁵ = 1.0625·2²⁹), so a product
-// of two is less than 1.13·2⁵⁸, the ten of column 9 less than 2⁶¹·⁶, and a carry, the
-// upper word, less than 2²⁹·⁶. Column 18 has one product, c19 < 2²⁶·². What folds is
-// less than 2³²·608 < 2⁴²; column 9 in the end less than 2⁴⁴, and with that the last
-// carry less than 2¹² and limb 0 less than 2²⁹+2²⁴·³.
+// A loose limb is less than 1.0625·2²⁹, so a product of two is less than 1.13·2⁵⁸, the
+// ten of column 9 less than 2⁶¹·⁶, and a carry, the upper word, less than 2²⁹·⁶. Column
+// 18 has one product: c19 < 2²⁶·². What folds is less than 608·2³² < 2⁴²; column 9 at
+// the end is less than 2⁴², the last carry less than 2¹⁰, and with that limb 0 less than
+// 2²⁹+2²²·³. All have signs, except l9 and the h's.
 
 func m(a, b int32) int64 { return int64(a) * int64(b) }
 
@@ -133,4 +133,30 @@ func (z *field26) mulAddGeneric(x *field26, n int32, y *field26) {
 	s = 64*c + int64(l9)
 	z[9], c = int32(uint32(s)>>3), s>>32
 	z[0] += 8 * fold * int32(c)
+}
+
+// sumDiffGeneric sets z to x+y and diff to x-y; x and y are tight. 32p is taken from the
+// sum, so that it is loose.
+func (z *field26) sumDiffGeneric(diff, x, y *field26) {
+	x0, y0 := x[0], y[0]
+	z[0], diff[0] = x0+y0-p32first, x0-y0
+	for i := 1; i < 10; i++ {
+		xi, yi := x[i], y[i]
+		z[i], diff[i] = xi+yi-p32other, xi-yi
+	}
+}
+
+// subGeneric sets z to x-y; x and y are tight.
+func (z *field26) subGeneric(x, y *field26) {
+	for i := range z {
+		z[i] = x[i] - y[i]
+	}
+}
+
+// chooseGeneric sets z to x if bit is 1, and leaves it if bit is 0.
+func (z *field26) chooseGeneric(x *field26, bit uint32) {
+	mask := -int32(bit)
+	for i := range z {
+		z[i] ^= mask & (z[i] ^ x[i])
+	}
 }

@@ -520,3 +520,92 @@ TEXT ·mulAdd26(SB), NOSPLIT, $0-16
 	ADDU MC, A
 	MOVW A, 0(ZQ)
 	RET
+
+// func sumDiff26(z, diff, x, y *field26)
+#define LZ	R1
+#define LD	R2
+#define LX	R3
+#define LY	R4
+#define P0	R5
+#define P1	R6
+#define U	R7
+#define V	R8
+#define W	R9
+
+#define SUMDIFF(k, p) \
+	MOVW (4*k)(LX), U; \
+	MOVW (4*k)(LY), V; \
+	ADDU V, U, W; \
+	SUBU V, U; \
+	SUBU p, W; \
+	MOVW W, (4*k)(LZ); \
+	MOVW U, (4*k)(LD)
+
+TEXT ·sumDiff26(SB), NOSPLIT, $0-16
+	MOVW z+0(FP), LZ
+	MOVW diff+4(FP), LD
+	MOVW x+8(FP), LX
+	MOVW y+12(FP), LY
+	MOVW $(8*((1<<26)-608)), P0
+	MOVW $(8*((1<<26)-1)), P1
+	SUMDIFF(0, P0)
+	SUMDIFF(1, P1)
+	SUMDIFF(2, P1)
+	SUMDIFF(3, P1)
+	SUMDIFF(4, P1)
+	SUMDIFF(5, P1)
+	SUMDIFF(6, P1)
+	SUMDIFF(7, P1)
+	SUMDIFF(8, P1)
+	SUMDIFF(9, P1)
+	RET
+
+// func sub26(z, x, y *field26)
+#define SUB(k) \
+	MOVW (4*k)(LX), U; \
+	MOVW (4*k)(LY), V; \
+	SUBU V, U; \
+	MOVW U, (4*k)(LZ)
+
+TEXT ·sub26(SB), NOSPLIT, $0-12
+	MOVW z+0(FP), LZ
+	MOVW x+4(FP), LX
+	MOVW y+8(FP), LY
+	SUB(0)
+	SUB(1)
+	SUB(2)
+	SUB(3)
+	SUB(4)
+	SUB(5)
+	SUB(6)
+	SUB(7)
+	SUB(8)
+	SUB(9)
+	RET
+
+// func choose26(z, x *field26, bit uint32)
+#define MASK	P0
+#define CHOOSE(k) \
+	MOVW (4*k)(LZ), U; \
+	MOVW (4*k)(LX), V; \
+	XOR  U, V; \
+	AND  MASK, V; \
+	XOR  V, U; \
+	MOVW U, (4*k)(LZ)
+
+TEXT ·choose26(SB), NOSPLIT, $0-12
+	MOVW z+0(FP), LZ
+	MOVW x+4(FP), LX
+	MOVW bit+8(FP), MASK
+	SUBU MASK, R0, MASK
+	CHOOSE(0)
+	CHOOSE(1)
+	CHOOSE(2)
+	CHOOSE(3)
+	CHOOSE(4)
+	CHOOSE(5)
+	CHOOSE(6)
+	CHOOSE(7)
+	CHOOSE(8)
+	CHOOSE(9)
+	RET

@@ -9,7 +9,10 @@
 // with assembly for MIPS and ARM, and field51.go for those with 64-bit words.
 package curve25519
 
-import "errors"
+import (
+	"errors"
+	"runtime"
+)
 
 // ErrLowOrder is returned for a point whose multiples by any valid scalar are all
 // zero.
@@ -145,10 +148,15 @@ func (z *field) squares(x *field, n int) {
 	}
 }
 
-// wipe overwrites l and, by arithmetic on the zeros, what the field's functions
-// left in their dead stack frames. Not inlined: the stores would be dead.
+// deadStack is in bytes: more than the frames below X25519 take.
+const deadStack = 1 << 10
+
+// wipe overwrites l and the dead stack below the caller, where the field's functions
+// left limbs. Not inlined: the stores to l would be dead.
 //
 //go:noinline
 func (l *ladder) wipe() {
 	*l = ladder{}
+	var dead [deadStack]byte
+	runtime.KeepAlive(&dead)
 }
