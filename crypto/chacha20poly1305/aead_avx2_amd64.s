@@ -28,7 +28,7 @@
 #define H0	R8	// accumulator
 #define H1	R9
 #define H2	R10
-#define D0	R11	// product
+#define D0	R11	// product: upper words, and places for pointers between
 #define D0H	R12
 #define D1	R13
 #define D1H	AX
@@ -36,6 +36,7 @@
 #define T1	R15	// and DX, which MULX reads
 #define BASE	BX	// of the scratch memory below, 64-byte aligned
 #define HASH	SI	// what is hashed next
+#define CARRY	DI	// to be added to H0
 
 // Scratch memory. 0 to 511 is the key stream of a batch.
 #define V8	512(BASE)	// words 8 and 10 take turns in Y8
@@ -52,59 +53,60 @@
 #define CTR	648(BASE)	// counter of the batch's first block
 #define FUSED	656(BASE)	// double rounds that hash
 #define EXTRA	664(BASE)	// blocks of 16 to hash after the rounds
-#define FRAME	736		// 672 and 64 to align
+#define STREAM	672(BASE)	// where the key stream of the text starts
 
-// Poly1305. h < 5·2¹²⁸; the bounds are those of blocksGeneric, whose method this is:
+// Poly1305 in 64-bit words, by the method of blocksGeneric. To shorten the way from
+// one block to the next, the sum of a product's upper words is cut at 2¹³⁰ before the
+// last carry goes in, and what comes down from there waits in CARRY while the next
+// block is added:
 //
-//	d = (h + block + 2¹²⁸)·r in words:
+//	h = H0 + H1·2⁶⁴ + H2·2¹²⁸ + CARRY
+//
+// H2 <= 4 and CARRY < 2⁶⁴ between blocks. POLY_ADD makes H2 <= 4 + 1 + two carries = 7.
+#define POLY_ADD(lo, hi) \
+	ADDQ lo, H0; \
+	ADCQ hi, H1; \
+	ADCQ $1, H2; \
+	ADDQ CARRY, H0; \
+	ADCQ $0, H1; \
+	ADCQ $0, H2
+
+// r0, r1 < 2⁶⁰ and s1 = r1·5/4 < 1.25·2⁶⁰, so
+//
 //	1:     h0·r0 + h1·s1               < 2.25·2¹²⁴
-//	2⁶⁴:   h0·r1 + h1·r0 + h2·s1       < 2.25·2¹²⁴
-//	2¹²⁸:  h2·r0                       h2 <= 6, so < 1.5·2⁶²
-#define POLY_ADD(p) \
-	ADDQ 0(p), H0; \
-	ADCQ 8(p), H1; \
-	ADCQ $1, H2
+//	2⁶⁴:   h0·r1 + h1·r0               < 2·2¹²⁴
+//	       h2·s1                       < 8.75·2⁶⁰, added to the upper word below: < 2⁶⁴
+//	2¹²⁸:  h2·r0                       < 7·2⁶⁰, with the upper word above: < 9·2⁶⁰ + 1
+#define POLY_HALF1 \
+	POLY_ADD(0(HASH), 8(HASH)); \
+	POLY_PRODUCTS1; \
+	ADDQ $16, HASH
 
-#define POLY_PRODUCTS \
+#define POLY_PRODUCTS1 \
 	MOVQ  H0, DX; \
-	MULXQ PR0, D0, D0H; \
 	MULXQ PR1, D1, D1H; \
+	MULXQ PR0, H0, D0H; \
 	MOVQ  H1, DX; \
-	MULXQ PS1, T0, T1; \
-	ADDQ  T0, D0; \
-	ADCQ  T1, D0H; \
-	MULXQ PR0, T0, T1
+	MULXQ PR0, H1, T1; \
+	ADDQ  D1, H1; \
+	ADCQ  T1, D1H; \
+	MULXQ PS1, T0, T1
 
-// The sum of the second word's parts, then what stands above 2¹³⁰ comes down five times:
-// with d2 = 4q + d2 mod 4, that is 4q + q.
-#define POLY_REDUCE \
+// With d2 = 4q + d2 mod 4, what comes down is 5q < 5/4·(9·2⁶⁰ + 1).
+#define POLY_HALF2 \
 	MOVQ  H2, DX; \
 	IMULQ PS1, DX; \
 	IMULQ PR0, H2; \
-	ADDQ  T0, D1; \
-	ADCQ  T1, D1H; \
-	ADDQ  DX, D1; \
-	ADCQ  $0, D1H; \
-	ADDQ  D0H, D1; \
-	ADCQ  D1H, H2; \
-	MOVQ  H2, T0; \
-	MOVQ  H2, T1; \
-	ANDQ  $-4, T0; \
-	SHRQ  $2, T1; \
-	ANDQ  $3, H2; \
-	ADDQ  T1, T0; \
-	MOVQ  D1, H1; \
-	MOVQ  D0, H0; \
+	ADDQ  DX, D0H; \
 	ADDQ  T0, H0; \
-	ADCQ  $0, H1; \
+	ADCQ  T1, D0H; \
+	ADDQ  D1H, H2; \
+	MOVQ  H2, CARRY; \
+	ANDQ  $3, H2; \
+	SHRQ  $2, CARRY; \
+	LEAQ  (CARRY)(CARRY*4), CARRY; \
+	ADDQ  D0H, H1; \
 	ADCQ  $0, H2
-
-#define POLY_HALF1 \
-	POLY_ADD(HASH); \
-	ADDQ $16, HASH; \
-	POLY_PRODUCTS
-
-#define POLY_HALF2	POLY_REDUCE
 
 // HASH_BLOCKS adds CX > 0 blocks of 16 bytes.
 #define HASH_BLOCKS(loop) \
@@ -147,11 +149,9 @@ quads: \
 	MOVQ    T0, T1; \
 	MOVQ    (HASH), T0; \
 short: \
-	ADDQ    T0, H0; \
-	ADCQ    T1, H1; \
-	ADCQ    $1, H2; \
-	POLY_PRODUCTS; \
-	POLY_REDUCE
+	POLY_ADD(T0, T1); \
+	POLY_PRODUCTS1; \
+	POLY_HALF2
 
 // ROTATE_LEFT by 16 and 8 is a shuffle of bytes.
 #define ROT16(v)	VPSHUFB ·rotate16<>(SB), v, v
@@ -427,20 +427,20 @@ rounds6:
 	JMP  key
 
 wide:
-	MOVQ         key+40(FP), DI
+	MOVQ         key+40(FP), CX
 	MOVQ         iv+48(FP), DX
-	VPBROADCASTD 24(DI), Y10
+	VPBROADCASTD 24(CX), Y10
 	VPBROADCASTD ·sigma<>+0(SB), Y0
 	VPBROADCASTD ·sigma<>+4(SB), Y1
 	VPBROADCASTD ·sigma<>+8(SB), Y2
 	VPBROADCASTD ·sigma<>+12(SB), Y3
-	VPBROADCASTD 0(DI), Y4
-	VPBROADCASTD 4(DI), Y5
-	VPBROADCASTD 8(DI), Y6
-	VPBROADCASTD 12(DI), Y7
-	VPBROADCASTD 16(DI), Y8
-	VPBROADCASTD 20(DI), Y9
-	VPBROADCASTD 28(DI), Y11
+	VPBROADCASTD 0(CX), Y4
+	VPBROADCASTD 4(CX), Y5
+	VPBROADCASTD 8(CX), Y6
+	VPBROADCASTD 12(CX), Y7
+	VPBROADCASTD 16(CX), Y8
+	VPBROADCASTD 20(CX), Y9
+	VPBROADCASTD 28(CX), Y11
 	VPBROADCASTD CTR, Y12
 	VPBROADCASTD 4(DX), Y13
 	VPBROADCASTD 8(DX), Y14
@@ -499,22 +499,22 @@ rest:
 	HASH_BLOCKS(extra)
 
 out:
-	MOVQ key+40(FP), DI
+	MOVQ key+40(FP), CX
 	MOVQ iv+48(FP), DX
 	FEED(·sigma<>+0(SB), Y0)
 	FEED(·sigma<>+4(SB), Y1)
 	FEED(·sigma<>+8(SB), Y2)
 	FEED(·sigma<>+12(SB), Y3)
-	FEED(0(DI), Y4)
-	FEED(4(DI), Y5)
-	FEED(8(DI), Y6)
-	FEED(12(DI), Y7)
+	FEED(0(CX), Y4)
+	FEED(4(CX), Y5)
+	FEED(8(CX), Y6)
+	FEED(12(CX), Y7)
 	TRANSPOSE(Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7, Y10, 0)
 	VMOVDQA V10, Y0
-	FEED(16(DI), Y8)
-	FEED(20(DI), Y9)
-	FEED(24(DI), Y0)
-	FEED(28(DI), Y11)
+	FEED(16(CX), Y8)
+	FEED(20(CX), Y9)
+	FEED(24(CX), Y0)
+	FEED(28(CX), Y11)
 	FEED(CTR, Y12)
 	VPADDD ·eight<>(SB), Y12, Y12
 	FEED(4(DX), Y13)
@@ -525,7 +525,7 @@ out:
 	JEQ  key
 
 	// A later batch: all of it is for the text.
-	MOVQ BASE, DI
+	MOVQ BASE, STREAM
 	MOVQ n+16(FP), DX
 	MOVL $512, CX
 	CMPQ DX, CX
@@ -553,6 +553,7 @@ key:
 	XORL H0, H0
 	XORL H1, H1
 	XORL H2, H2
+	XORL CARRY, CARRY
 
 	MOVQ ad+24(FP), HASH
 	MOVQ adLen+32(FP), CX
@@ -573,7 +574,8 @@ text:
 	CMOVQNE src+8(FP), HASH
 	LEAQ    (HASH)(DX*1), CX
 	MOVQ    CX, END
-	LEAQ    64(BASE), DI
+	LEAQ    64(BASE), AX
+	MOVQ    AX, STREAM
 	CMPQ    DX, $448
 	JBE     last
 	CMPQ    open+56(FP), $0
@@ -584,20 +586,21 @@ text:
 first:
 	MOVL $448, CX
 
-	// CX bytes of text with the key stream at DI, and more to come.
+	// CX bytes of text, and more to come.
 whole:
+	MOVQ STREAM, AX
 	MOVQ src+8(FP), D0
 	MOVQ dst+0(FP), D1
 	MOVQ CX, DX
 
 whole64:
-	VMOVDQA (DI), Y0
-	VMOVDQA 32(DI), Y1
+	VMOVDQA (AX), Y0
+	VMOVDQA 32(AX), Y1
 	VPXOR   (D0), Y0, Y0
 	VPXOR   32(D0), Y1, Y1
 	VMOVDQU Y0, (D1)
 	VMOVDQU Y1, 32(D1)
-	ADDQ    $64, DI
+	ADDQ    $64, AX
 	ADDQ    $64, D0
 	ADDQ    $64, D1
 	SUBQ    $64, DX
@@ -627,12 +630,13 @@ share:
 	ADDL  $8, CTR
 	JMP   wide
 
-	// The last DX bytes, key stream at DI.
+	// The last DX bytes, key stream at STREAM.
 last:
 	CMPQ open+56(FP), $0
 	JNE  hash
 
 xor:
+	MOVQ  STREAM, AX
 	MOVQ  n+16(FP), CX
 	MOVQ  src+8(FP), D0
 	MOVQ  dst+0(FP), D1
@@ -641,10 +645,10 @@ xor:
 	JZ    xor16
 
 xor32:
-	VMOVDQA (DI), Y0
+	VMOVDQA (AX), Y0
 	VPXOR   (D0), Y0, Y0
 	VMOVDQU Y0, (D1)
-	ADDQ    $32, DI
+	ADDQ    $32, AX
 	ADDQ    $32, D0
 	ADDQ    $32, D1
 	DECQ    DX
@@ -653,10 +657,10 @@ xor32:
 xor16:
 	TESTQ   $16, CX
 	JZ      xor8
-	VMOVDQA (DI), X0
+	VMOVDQA (AX), X0
 	VPXOR   (D0), X0, X0
 	VMOVDQU X0, (D1)
-	ADDQ    $16, DI
+	ADDQ    $16, AX
 	ADDQ    $16, D0
 	ADDQ    $16, D1
 
@@ -665,39 +669,39 @@ xor8:
 	JZ    xorDone
 	TESTQ $8, CX
 	JZ    xor4
-	MOVQ  (DI), AX
-	XORQ  (D0), AX
-	MOVQ  AX, (D1)
-	ADDQ  $8, DI
+	MOVQ  (AX), T0
+	XORQ  (D0), T0
+	MOVQ  T0, (D1)
+	ADDQ  $8, AX
 	ADDQ  $8, D0
 	ADDQ  $8, D1
 
 xor4:
 	TESTQ $4, CX
 	JZ    xor2
-	MOVL  (DI), AX
-	XORL  (D0), AX
-	MOVL  AX, (D1)
-	ADDQ  $4, DI
+	MOVL  (AX), T0
+	XORL  (D0), T0
+	MOVL  T0, (D1)
+	ADDQ  $4, AX
 	ADDQ  $4, D0
 	ADDQ  $4, D1
 
 xor2:
 	TESTQ $2, CX
 	JZ    xor1
-	MOVW  (DI), AX
-	XORW  (D0), AX
-	MOVW  AX, (D1)
-	ADDQ  $2, DI
+	MOVW  (AX), T0
+	XORW  (D0), T0
+	MOVW  T0, (D1)
+	ADDQ  $2, AX
 	ADDQ  $2, D0
 	ADDQ  $2, D1
 
 xor1:
 	TESTQ $1, CX
 	JZ    xorDone
-	MOVB  (DI), AX
-	XORB  (D0), AX
-	MOVB  AX, (D1)
+	MOVB  (AX), T0
+	XORB  (D0), T0
+	MOVB  T0, (D1)
 
 xorDone:
 	CMPQ open+56(FP), $0
@@ -717,13 +721,14 @@ hashTail:
 	HASH_TAIL(text1, text2, text4, text8)
 
 lengths:
-	ADDQ adLen+32(FP), H0
-	ADCQ LEN, H1
-	ADCQ $1, H2
-	POLY_PRODUCTS
-	POLY_REDUCE
+	POLY_ADD(adLen+32(FP), LEN)
+	POLY_PRODUCTS1
+	POLY_HALF2
+	ADDQ CARRY, H0
+	ADCQ $0, H1
+	ADCQ $0, H2
 
-	// h < 2p, and h >= p when h+5 reaches 2¹³⁰: then h-p = h+5 - 2¹³⁰.
+	// h < 6·2¹²⁸ < 2p, and h >= p when h+5 reaches 2¹³⁰: then h-p = h+5 - 2¹³⁰.
 	MOVQ    H0, D0
 	MOVQ    H1, D1
 	ADDQ    $5, D0
@@ -794,7 +799,21 @@ TEXT ·blocksBMI2(SB), NOSPLIT, $24-24
 	SHRQ $2, DX
 	ADDQ DX, AX
 	MOVQ AX, PS1
+	XORL CARRY, CARRY
 	HASH_BLOCKS(blocks)
+	ADDQ CARRY, H0
+	ADCQ $0, H1
+	ADCQ $0, H2
+
+	// h2 <= 5; blocksGeneric wants 4.
+	MOVQ H2, AX
+	SHRQ $2, AX
+	ANDQ $3, H2
+	LEAQ (AX)(AX*4), AX
+	ADDQ AX, H0
+	ADCQ $0, H1
+	ADCQ $0, H2
+	MOVQ m+0(FP), DI
 	MOVQ H0, 0(DI)
 	MOVQ H1, 8(DI)
 	MOVQ H2, 16(DI)
