@@ -1,0 +1,152 @@
+//go:build !purego
+
+package chacha20poly1305
+
+import "unsafe"
+
+// scalar uses what every ARM has and no unaligned access.
+const scalar = 1
+
+var implementations = [...]string{generic: "generic", scalar: "scalar"}
+
+func detect() (ids []uint8, why string) { return []uint8{scalar}, "every ARM CPU has what this needs" }
+
+// keyStream sets m, unless it is nil, to the one-time key of block iv[0] (RFC 8439
+// §2.6) and moves iv on to the next block; then it writes src XOR key stream to
+// dst, as long as src (§2.4). dst and src are the same place or do not overlap.
+// iv[1:] is the nonce; iv[0] is used up.
+func keyStream(m *poly1305, dst, src []byte, key *[8]uint32, iv *[4]uint32) {
+	switch active {
+	case scalar:
+		keyStreamScalar(m, dst, src, key, iv)
+	default:
+		keyStreamByBlocks(m, dst, src, key, iv)
+	}
+}
+
+// xorBlocks writes src XOR key stream to dst. Both have the same length, a
+// multiple of blockSize, and are the same place or do not overlap. The first
+// block has counter iv[0]; iv is not changed.
+func xorBlocks(dst, src []byte, key *[8]uint32, iv *[4]uint32) {
+	xorBlocksGeneric(dst, src, key, iv)
+}
+
+// blocks adds p, whole blocks of 16 bytes, to the MAC. hibit is the bit above
+// each block: 1, or 0 for a short last block that carries its own end mark.
+func (m *poly1305) blocks(p []byte, hibit uint32) {
+	if active == generic || hibit == 0 {
+		m.blocksGeneric(p, hibit)
+		return
+	}
+	if len(p) == 0 {
+		return
+	}
+	if aligned(&p[0]) {
+		blocksARM(m, &p[0], len(p))
+	} else {
+		m.blocksUnaligned(p)
+	}
+}
+
+func (m *poly1305) blocksUnaligned(p []byte) {
+	var words [bounce / 4]uint32
+	buf := (*[bounce]byte)(unsafe.Pointer(&words))
+	for len(p) > 0 {
+		n := copy(buf[:], p)
+		blocksARM(m, &buf[0], n)
+		p = p[n:]
+	}
+}
+
+// aead computes the tag of RFC 8439 §2.8 over ad and ciphertext, and ends the use
+// of m.
+func (m *poly1305) aead(tag *[tagSize]byte, ad, ciphertext []byte) {
+	if active == generic {
+		m.aeadByBlocks(tag, ad, ciphertext)
+		return
+	}
+	m.pad16(ad)
+	whole := len(ciphertext) &^ 15
+	m.blocks(ciphertext[:whole], 1)
+	// A short last block and the lengths.
+	var end [8]uint32
+	end[4] = uint32(len(ad))
+	end[6] = uint32(len(ciphertext))
+	b := (*[32]byte)(unsafe.Pointer(&end))
+	if copy(b[:16], ciphertext[whole:]) == 0 {
+		blocksARM(m, &b[16], 16)
+	} else {
+		blocksARM(m, &b[0], 32)
+	}
+	m.sum(tag)
+}
+
+func aligned(p *byte) bool { return uintptr(unsafe.Pointer(p))&3 == 0 }
+
+// bounce is how many bytes are copied at a time to a place that is aligned.
+const bounce = 4 * blockSize
+
+// A segment is some blocks of a message, at aligned places.
+type segment struct {
+	dst, src *byte
+	blocks   int
+}
+
+// keyStreamScalar is keyStream. GOARCH=arm is little-endian.
+func keyStreamScalar(m *poly1305, dst, src []byte, key *[8]uint32, iv *[4]uint32) {
+	if len(src) > 0 && !(aligned(&dst[0]) && aligned(&src[0])) {
+		keyStreamUnaligned(m, dst, src, key, iv)
+		return
+	}
+	var s [3]segment
+	var first, last [blockSize / 4]uint32
+	if m != nil {
+		p := (*byte)(unsafe.Pointer(&first))
+		s[0] = segment{p, p, 1}
+	}
+	whole := len(src) &^ (blockSize - 1)
+	if whole > 0 {
+		s[1] = segment{&dst[0], &src[0], whole / blockSize}
+	}
+	tail := (*[blockSize]byte)(unsafe.Pointer(&last))
+	if whole < len(src) {
+		copy(tail[:], src[whole:])
+		s[2] = segment{&tail[0], &tail[0], 1}
+	}
+	xorSegments(&s, key, iv)
+	if m != nil {
+		m.h = [5]uint32{}
+		m.r = [4]uint32{first[0] & 0x0fffffff, first[1] & 0x0ffffffc, first[2] & 0x0ffffffc, first[3] & 0x0ffffffc}
+		m.s = [4]uint32(first[4:8])
+		iv[0]++
+	}
+	if whole < len(src) {
+		copy(dst[whole:], tail[:])
+	}
+}
+
+func keyStreamUnaligned(m *poly1305, dst, src []byte, key *[8]uint32, iv *[4]uint32) {
+	if m != nil {
+		keyStreamScalar(m, nil, nil, key, iv)
+	}
+	var words [bounce / 4]uint32
+	buf := (*[bounce]byte)(unsafe.Pointer(&words))
+	for len(src) > 0 {
+		n := copy(buf[:], src)
+		keyStreamScalar(nil, buf[:n], buf[:n], key, iv)
+		copy(dst, buf[:n])
+		dst, src = dst[n:], src[n:]
+		iv[0] += bounce / blockSize
+	}
+}
+
+// xorSegments writes src XOR key stream to dst for each segment in turn, and
+// counts the blocks on from iv[0]. It leaves iv alone.
+//
+//go:noescape
+func xorSegments(s *[3]segment, key *[8]uint32, iv *[4]uint32)
+
+// blocksARM is blocks with the bit above each block; n > 0.
+//
+//go:noescape
+func blocksARM(m *poly1305, p *byte, n int)
