@@ -6,8 +6,8 @@
 //          aligned, all else by LWL/LWR and bytes; m, key, iv 4-byte aligned.
 // Spec:    RFC 8439 §2.3, §2.4, §2.6.
 // Time:    constant; no branch or address depends on data.
-// Secrets: the frame holds a state from which the key follows, and blocks of key
-//          stream: both are wiped.
+// Secrets: the frame holds a state from which the key follows: it is wiped. So is
+//          key stream once used, since that of HChaCha20 is a key.
 // Tested:  qemu-mips and qemu-mipsel -cpu 24Kc, 74Kf, 4Kc (make qemu-test).
 //
 // Go reserves R23 (assembler temporary: free where no constant or offset is
@@ -43,11 +43,11 @@
 #define ROUNDS	R22	// counts down; a temporary between blocks
 #define T0	R22
 #define MASK	R23	// 0x00ff00ff, for the byte order of r1
-#define OUT	R24	// 0: XOR src to dst; else the key stream goes there
+#define OUT	R24	// 0, 1: XOR aligned or not; else the key stream goes there
 #define T1	R25	// r1: the temporary of a rotation
 
-// The frame: the first state, its row of constants and nonce for the end of a
-// block, and a block of key stream.
+// The frame: the first state (without words 4, 8, 12), constants and nonce for the
+// end of a block, and a block of key stream.
 #define FIRST(i)	first-(160-4*i)(SP)
 #define SIGMA(i)	sigma-(96-4*i)(SP)
 #define NONCE(i)	nonce-(80-4*i)(SP)
@@ -56,23 +56,37 @@
 #define ROL2(n, x)	ROTR $(32-n), x
 #define ROL1(n, x)	SLL $n, x, T1; SRL $(32-n), x; OR T1, x
 
-// OUT2 and OUT1 XOR word i of the block, x + add, with src to dst. x is a number
-// and src a string of bytes, least significant first. These macros, SWAP and
-// UNALIGNED are the only lines that differ between mips and mipsle.
+// The assembler fills the delay slot of a branch with a NOP. The slot of these
+// does work: they branch to the instruction that n after the slot's, or n before.
+#define JUMP(n)		WORD $(0x10000000 | (n))
+#define LOOP(nrs, n)	WORD $(0x14000000 | (nrs)<<21 | (0x10000-(n)))
+#define nROUNDS	22
+
+// OUT2, OUT1 (aligned) and ODD2 (not aligned) XOR word i of the block, x + add, with
+// src to dst. x is a number, src a string of bytes, least significant first. These
+// macros and those behind them are the only lines that differ between mips and
+// mipsle.
 #ifdef GOARCH_mips
 #define OUT2(i, x, add) \
-	MOVW add, T0; \
 	MOVW (4*i)(SRC), T1; \
-	ADDU T0, x; \
+	ADDU add, x; \
 	WSBH x, x; \
 	ROTR $16, x; \
 	XOR  T1, x; \
 	MOVW x, (4*i)(DST)
+#define ODD2(i, x, add) \
+	MOVWL (4*i)(SRC), T1; \
+	ADDU  add, x; \
+	MOVWR (4*i+3)(SRC), T1; \
+	WSBH  x, x; \
+	ROTR  $16, x; \
+	XOR   T1, x; \
+	MOVWL x, (4*i)(DST); \
+	MOVWR x, (4*i+3)(DST)
 // LWL and LWR at these addresses load the halves of an aligned word crosswise.
 #define OUT1(i, x, add) \
-	MOVW  add, T0; \
 	MOVWL (4*i+2)(SRC), T1; \
-	ADDU  T0, x; \
+	ADDU  add, x; \
 	MOVWR (4*i+1)(SRC), T1; \
 	SRL   $8, x, T0; \
 	AND   MASK, x; \
@@ -93,11 +107,17 @@
 #define UNALIGNED_STORE(x, p)	MOVWL x, 0(p); MOVWR x, 3(p)
 #else
 #define OUT2(i, x, add) \
-	MOVW add, T0; \
 	MOVW (4*i)(SRC), T1; \
-	ADDU T0, x; \
+	ADDU add, x; \
 	XOR  T1, x; \
 	MOVW x, (4*i)(DST)
+#define ODD2(i, x, add) \
+	MOVWL (4*i+3)(SRC), T1; \
+	ADDU  add, x; \
+	MOVWR (4*i)(SRC), T1; \
+	XOR   T1, x; \
+	MOVWL x, (4*i+3)(DST); \
+	MOVWR x, (4*i)(DST)
 #define OUT1(i, x, add)	OUT2(i, x, add)
 #define SWAP(x, t)
 #define UNALIGNED_LOAD(p, x)	MOVWL 3(p), x; MOVWR 0(p), x
@@ -117,13 +137,12 @@
 	MIX(ROL, a, d); \
 	REST(ROL, a, b, c, d)
 
-// Columns 1 to 3 of the first round and some of its diagonals do not depend on
-// the counter: FIRST has them, done once a message. A block starts from there and
-// does what is left of the first two rounds.
+// Columns 1 to 3 of the first round do not depend on the counter: FIRST has them,
+// done once a message. A block starts from there with what is left of column 0.
 #define START(ROL) \
 	MOVW FIRST(0), X0; \
-	MOVW FIRST(8), X8; \
-	MOVW FIRST(4), X4; \
+	MOVW 16(KEY), X8; \
+	MOVW 0(KEY), X4; \
 	XOR  X0, COUNTER, X12; \
 	ROL(16, X12); \
 	MOVW FIRST(1), X1; \
@@ -138,40 +157,41 @@
 	MOVW FIRST(13), X13; \
 	MOVW FIRST(14), X14; \
 	MOVW FIRST(15), X15; \
-	REST(ROL, X0, X4, X8, X12); \
-	QUARTER(ROL, X0, X5, X10, X15); \
-	MIX(ROL, X1, X12); \
-	REST(ROL, X1, X6, X11, X12); \
-	REST(ROL, X2, X7, X8, X13); \
-	QUARTER(ROL, X3, X4, X9, X14)
+	REST(ROL, X0, X4, X8, X12)
 
-#define DOUBLE_ROUND(ROL) \
+#define COLUMNS(ROL) \
 	QUARTER(ROL, X0, X4, X8, X12); \
 	QUARTER(ROL, X1, X5, X9, X13); \
 	QUARTER(ROL, X2, X6, X10, X14); \
-	QUARTER(ROL, X3, X7, X11, X15); \
+	QUARTER(ROL, X3, X7, X11, X15)
+
+#define DIAGONALS(ROL) \
 	QUARTER(ROL, X0, X5, X10, X15); \
 	QUARTER(ROL, X1, X6, X11, X12); \
 	QUARTER(ROL, X2, X7, X8, X13); \
 	QUARTER(ROL, X3, X4, X9, X14)
 
+// Instructions of a round.
+#define ROUND2	48
+#define ROUND1	80
+
 #define FINISH(OUTx) \
-	OUTx(0, X0, SIGMA(0)); \
-	OUTx(1, X1, SIGMA(1)); \
-	OUTx(2, X2, SIGMA(2)); \
-	OUTx(3, X3, SIGMA(3)); \
-	OUTx(4, X4, 0(KEY)); \
-	OUTx(5, X5, 4(KEY)); \
-	OUTx(6, X6, 8(KEY)); \
-	OUTx(7, X7, 12(KEY)); \
-	OUTx(8, X8, 16(KEY)); \
-	OUTx(9, X9, 20(KEY)); \
-	OUTx(10, X10, 24(KEY)); \
-	OUTx(11, X11, 28(KEY)); \
+	MOVW SIGMA(0), T0; OUTx(0, X0, T0); \
+	MOVW SIGMA(1), T0; OUTx(1, X1, T0); \
+	MOVW SIGMA(2), T0; OUTx(2, X2, T0); \
+	MOVW SIGMA(3), T0; OUTx(3, X3, T0); \
+	MOVW 0(KEY), T0; OUTx(4, X4, T0); \
+	MOVW 4(KEY), T0; OUTx(5, X5, T0); \
+	MOVW 8(KEY), T0; OUTx(6, X6, T0); \
+	MOVW 12(KEY), T0; OUTx(7, X7, T0); \
+	MOVW 16(KEY), T0; OUTx(8, X8, T0); \
+	MOVW 20(KEY), T0; OUTx(9, X9, T0); \
+	MOVW 24(KEY), T0; OUTx(10, X10, T0); \
+	MOVW 28(KEY), T0; OUTx(11, X11, T0); \
 	OUTx(12, X12, COUNTER); \
-	OUTx(13, X13, NONCE(0)); \
-	OUTx(14, X14, NONCE(1)); \
-	OUTx(15, X15, NONCE(2)); \
+	MOVW NONCE(0), T0; OUTx(13, X13, T0); \
+	MOVW NONCE(1), T0; OUTx(14, X14, T0); \
+	MOVW NONCE(2), T0; OUTx(15, X15, T0); \
 	ADDU $1, COUNTER; \
 	ADDU $64, DST; \
 	ADDU $64, SRC
@@ -202,36 +222,32 @@ TEXT ·chacha20MIPS(SB), NOSPLIT, $160-25
 	MOVW X2, SIGMA(2)
 	MOVW X3, SIGMA(3)
 	MOVW 0(KEY), X4
-	MOVW 4(KEY), X5
-	MOVW 8(KEY), X6
-	MOVW 12(KEY), X7
-	MOVW 16(KEY), X8
-	MOVW 20(KEY), X9
-	MOVW 24(KEY), X10
-	MOVW 28(KEY), X11
-
-	QUARTER(ROL1, X1, X5, X9, X13)
-	QUARTER(ROL1, X2, X6, X10, X14)
-	QUARTER(ROL1, X3, X7, X11, X15)
 	ADDU X4, X0
-	ADDU X6, X1
-	ADDU X7, X2
-	MIX(ROL1, X2, X13)
 	MOVW X0, FIRST(0)
-	MOVW X1, FIRST(1)
-	MOVW X2, FIRST(2)
-	MOVW X3, FIRST(3)
-	MOVW X4, FIRST(4)
-	MOVW X5, FIRST(5)
-	MOVW X6, FIRST(6)
-	MOVW X7, FIRST(7)
-	MOVW X8, FIRST(8)
-	MOVW X9, FIRST(9)
-	MOVW X10, FIRST(10)
-	MOVW X11, FIRST(11)
-	MOVW X13, FIRST(13)
-	MOVW X14, FIRST(14)
-	MOVW X15, FIRST(15)
+
+#define A	X0
+#define B	X1
+#define C	X2
+#define D	X3
+#define COLUMN	X4
+#define KEYS	X5
+#define LAST	X6
+	MOVW $first-160(SP), COLUMN
+	MOVW KEY, KEYS
+	ADDU $12, KEY, LAST
+column:	// 1, 2, 3
+	ADDU $4, KEYS
+	ADDU $4, COLUMN
+	MOVW 64(COLUMN), A
+	MOVW 0(KEYS), B
+	MOVW 16(KEYS), C
+	MOVW 76(COLUMN), D
+	QUARTER(ROL1, A, B, C, D)
+	MOVW A, 0(COLUMN)
+	MOVW B, 16(COLUMN)
+	MOVW C, 32(COLUMN)
+	MOVW D, 48(COLUMN)
+	BNE  KEYS, LAST, column
 
 	MOVW dst+4(FP), DST
 	MOVW src+8(FP), SRC
@@ -249,13 +265,11 @@ next:	// Where does the next block go?
 	MOVW src+8(FP), T1
 	ADDU T1, T0
 	BEQ  SRC, T0, done
-	MOVW R0, OUT
+	MOVW $STREAM, OUT
+	BEQ  SRC, WHOLE, block
 	OR   SRC, DST, T0
 	AND  $3, T0
-	BNE  T0, R0, odd
-	BNE  SRC, WHOLE, block
-odd:
-	MOVW $STREAM, OUT
+	SGTU T0, R0, OUT
 
 block:
 	MOVBU r1only+24(FP), T0
@@ -263,33 +277,44 @@ block:
 
 block2:
 	START(ROL2)
-	MOVW $3, ROUNDS
-rounds2:
-	DOUBLE_ROUND(ROL2)
-	DOUBLE_ROUND(ROL2)
-	DOUBLE_ROUND(ROL2)
-	ADDU $-1, ROUNDS
-	BNE  ROUNDS, R0, rounds2
-	BNE  OUT, R0, store
+	JUMP(ROUND2+1)
+	MOVW $4, ROUNDS // in the delay slot
+	COLUMNS(ROL2)
+	DIAGONALS(ROL2)
+	COLUMNS(ROL2)
+	DIAGONALS(ROL2)
+	LOOP(nROUNDS, 4*ROUND2+1)
+	ADDU $-1, ROUNDS // in the delay slot
+	BNE  OUT, R0, odd2
 	FINISH(OUT2)
+	BNE  SRC, WHOLE, block2
+	JMP  next
+odd2:
+	ADDU $-1, OUT, T0
+	BNE  T0, R0, store
+	FINISH(ODD2)
 	BNE  SRC, WHOLE, block2
 	JMP  next
 
 block1:
+	ADDU $-1, OUT, T0
 	MOVW $0x00ff00ff, MASK
+	BNE  T0, R0, again1
+	MOVW $STREAM, OUT
 again1:
 	START(ROL1)
-	MOVW $9, ROUNDS
-rounds1:
-	DOUBLE_ROUND(ROL1)
-	ADDU $-1, ROUNDS
-	BNE  ROUNDS, R0, rounds1
+	JUMP(ROUND1+1)
+	MOVW $9, ROUNDS // in the delay slot
+	COLUMNS(ROL1)
+	DIAGONALS(ROL1)
+	LOOP(nROUNDS, 2*ROUND1+1)
+	ADDU $-1, ROUNDS // in the delay slot
 	BNE  OUT, R0, store
 	FINISH(OUT1)
 	BNE  SRC, WHOLE, again1
 	JMP  next
 
-store:	// The block is one-time key, or a tail, or src or dst is not aligned.
+store:	// The block is one-time key, or a tail, or not aligned and for r1.
 	STORE(0, X0, SIGMA(0))
 	STORE(1, X1, SIGMA(1))
 	STORE(2, X2, SIGMA(2))
@@ -320,7 +345,7 @@ message:
 #define LEFT	X0	// bytes of src
 #define LIMIT	X1	// where the words of key stream for them end
 #define W	X2
-#define B	X3
+#define V	X3
 	MOVW n+12(FP), LEFT
 	MOVW src+8(FP), T0
 	ADDU T0, LEFT
@@ -335,9 +360,9 @@ words:
 	ADDU OUT, LIMIT
 word:
 	MOVW (OUT), W
-	UNALIGNED_LOAD(SRC, B)
+	UNALIGNED_LOAD(SRC, V)
 	SWAP(W, T1)
-	XOR  B, W
+	XOR  V, W
 	UNALIGNED_STORE(W, DST)
 	MOVW R0, (OUT)
 	ADDU $4, SRC
@@ -350,10 +375,10 @@ bytes:
 	MOVW (OUT), W
 	MOVW R0, (OUT)
 byte:
-	MOVBU (SRC), B
+	MOVBU (SRC), V
 	ADDU $-1, LEFT
-	XOR  W, B
-	MOVB B, (DST)
+	XOR  W, V
+	MOVB V, (DST)
 	SRL  $8, W
 	ADDU $1, SRC
 	ADDU $1, DST
@@ -365,11 +390,9 @@ done:
 	MOVW R0, FIRST(1)
 	MOVW R0, FIRST(2)
 	MOVW R0, FIRST(3)
-	MOVW R0, FIRST(4)
 	MOVW R0, FIRST(5)
 	MOVW R0, FIRST(6)
 	MOVW R0, FIRST(7)
-	MOVW R0, FIRST(8)
 	MOVW R0, FIRST(9)
 	MOVW R0, FIRST(10)
 	MOVW R0, FIRST(11)

@@ -17,6 +17,23 @@ func chacha20MIPS(m *poly1305x32, dst, src *byte, n int, key *[8]uint32, iv *[4]
 //go:noescape
 func poly1305MIPS(m *poly1305x32, tag *[tagSize]byte, ad *byte, adLen int, p *byte, n int, r1only bool)
 
+func seal(dst, plaintext, ad []byte, key *[8]uint32, iv *[4]uint32) {
+	if active == generic {
+		sealByParts(dst, plaintext, ad, key, iv)
+		return
+	}
+	n := len(plaintext)
+	tag := (*[tagSize]byte)(dst[n:])
+	r1only := active == mips32r1
+	var m poly1305
+	chacha20MIPS(&m, &dst[0], unsafe.SliceData(plaintext), n, key, iv, r1only)
+	poly1305MIPS(&m, tag, unsafe.SliceData(ad), len(ad), &dst[0], n, r1only)
+}
+
+func open(dst, ciphertext, ad []byte, key *[8]uint32, iv *[4]uint32) bool {
+	return openByParts(dst, ciphertext, ad, key, iv)
+}
+
 func keyStream(m *poly1305, dst, src []byte, key *[8]uint32, iv *[4]uint32) {
 	if active == generic {
 		keyStreamByBlocks(m, dst, src, key, iv)

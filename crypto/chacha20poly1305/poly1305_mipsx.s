@@ -36,7 +36,7 @@
 #define D3	R18
 #define TOP	R19	// D4 without the carry from D3
 #define P	R20
-#define END	R21
+#define END	R21	// the last block
 #define NEXT	R22	// the rest of the section: address
 #define LEFT	R24	//  and length
 #define K	R25
@@ -60,6 +60,10 @@
 // HI:LO += rs·rt, unsigned; in MIPS32 since r1.
 #define MADDU(rs, rt)	WORD $(0x70000001 | (rs)<<21 | (rt)<<16)
 
+// The assembler fills the delay slot of a branch with a NOP. This one, BNE P, END,
+// goes back to the instruction that is n before the slot's, which does work.
+#define LOOP(n)	WORD $(0x16950000 | (0x10000-(n)))
+
 // LOAD sets H to the block at P. These macros are the only lines that differ
 // between mips and mipsle, where r1 does as well as r2.
 #ifdef GOARCH_mips
@@ -76,6 +80,7 @@
 	ROTR $16, H1; \
 	ROTR $16, H2; \
 	ROTR $16, H3
+#define LOAD2_LEN	12
 // LWL and LWR at these addresses load the halves of an aligned word crosswise.
 #define LOAD1 \
 	MOVWL 2(P), H0; \
@@ -96,14 +101,14 @@
 	AND MASK, K; \
 	SLL $8, x; \
 	OR  K, x
-#define UNALIGNED_LOAD(p, x)	MOVWL 0(p), x; MOVWR 3(p), x
+#define UNALIGNED_LOAD(i, p, x)	MOVWL (i)(p), x; MOVWR (i+3)(p), x
 #define CHOOSE	MOVBU r1only+24(FP), K; BNE K, R0, run1
 #define R1_FORM \
 	run1: MOVW $0x00ff00ff, MASK; \
 	blocks1: LOAD1; \
 	BLOCK; \
+	LOOP(28+BLOCK_LEN+1); \
 	ADDU $16, P; \
-	BNE  P, END, blocks1; \
 	JMP  rest
 #else
 #define LOAD2 \
@@ -111,7 +116,8 @@
 	MOVW 4(P), H1; \
 	MOVW 8(P), H2; \
 	MOVW 12(P), H3
-#define UNALIGNED_LOAD(p, x)	MOVWL 3(p), x; MOVWR 0(p), x
+#define LOAD2_LEN	4
+#define UNALIGNED_LOAD(i, p, x)	MOVWL (i+3)(p), x; MOVWR (i)(p), x
 #define CHOOSE
 #define R1_FORM
 #endif
@@ -190,6 +196,7 @@
 	MADDU(nCARRY, nONE); \
 	MOVW LO, D3; \
 	MOVW HI, CARRY
+#define BLOCK_LEN	58
 
 // The frame: a block put together, and what is being read: 2, additional data;
 // 1, text; 0, lengths, or text without a tag.
@@ -208,6 +215,12 @@ TEXT ·poly1305MIPS(SB), NOSPLIT, $20-25
 	MOVW 24(K), r1
 	MOVW 28(K), r2
 	MOVW 32(K), r3
+	MOVW $0x0ffffffc, CARRY
+	OR   $3, CARRY, K
+	AND  K, r0
+	AND  CARRY, r1
+	AND  CARRY, r2
+	AND  CARRY, r3
 	MOVW R0, CARRY
 	MOVW $1, ONE
 	SRL  $2, r1, s1
@@ -236,49 +249,57 @@ section:
 	MOVW NEXT, P
 	ADDU K, NEXT
 	AND  $15, LEFT
-	MOVW NEXT, END
+	ADDU $-16, NEXT, END
 	JMP  run
 
 // The rest of a section is put together block by block.
 rest:
 	BEQ  LEFT, R0, end
-#define TAKE	H0
-#define TO	H1
-#define X	H2
 	MOVW $BUFFER, P
-	MOVW $16, TAKE
+	MOVW P, END
 	ADDU $-16, LEFT, K
-	BGEZ K, take
-	MOVW LEFT, TAKE
+	BLTZ K, short
+	MOVW K, LEFT
+	UNALIGNED_LOAD(0, NEXT, H0)
+	UNALIGNED_LOAD(4, NEXT, H1)
+	UNALIGNED_LOAD(8, NEXT, H2)
+	UNALIGNED_LOAD(12, NEXT, H3)
+	ADDU $16, NEXT
+	MOVW H0, 0(P)
+	MOVW H1, 4(P)
+	MOVW H2, 8(P)
+	MOVW H3, 12(P)
+	JMP  run
+
+#define TO	H0
+#define LIMIT	H1
+#define X	H2
+short:
 	MOVW R0, 0(P)
 	MOVW R0, 4(P)
 	MOVW R0, 8(P)
 	MOVW R0, 12(P)
-take:
-	SUBU TAKE, LEFT
-	SRL  $2, TAKE, END
-	SLL  $2, END
-	ADDU P, END
+	SRL  $2, LEFT, LIMIT
+	SLL  $2, LIMIT
+	ADDU P, LIMIT
 	MOVW P, TO
-	BEQ  TO, END, bytes
+	BEQ  TO, LIMIT, bytes
 word:
-	UNALIGNED_LOAD(NEXT, X)
+	UNALIGNED_LOAD(0, NEXT, X)
 	ADDU $4, NEXT
 	MOVW X, (TO)
 	ADDU $4, TO
-	BNE  TO, END, word
+	BNE  TO, LIMIT, word
 bytes:
-	AND  $3, TAKE
-	BEQ  TAKE, R0, whole
+	AND  $3, LEFT
+	BEQ  LEFT, R0, run
 byte:
 	MOVBU (NEXT), X
-	ADDU $-1, TAKE
+	ADDU $-1, LEFT
 	MOVB X, (TO)
 	ADDU $1, NEXT
 	ADDU $1, TO
-	BNE  TAKE, R0, byte
-whole:
-	ADDU $16, P, END
+	BNE  LEFT, R0, byte
 
 run:
 	CHOOSE
@@ -286,8 +307,8 @@ blocks2:
 	LOAD2
 lengths:
 	BLOCK
-	ADDU $16, P
-	BNE  P, END, blocks2
+	LOOP(LOAD2_LEN+BLOCK_LEN+1)
+	ADDU $16, P // in the delay slot
 	JMP  rest
 
 	R1_FORM
@@ -302,7 +323,7 @@ end:
 	MOVW R0, H1
 	MOVW n+20(FP), H2
 	MOVW R0, H3
-	ADDU $-16, END, P
+	MOVW END, P
 	JMP  lengths
 
 finish:
