@@ -13,12 +13,14 @@
 // latency of one. "Wide" has one word of eight blocks in a register: most work
 // for the instructions. In both the first block is the one-time key.
 //
-// A wide batch hashes while it runs. Sealing, that is the ciphertext of the batch
-// before; opening, the ciphertext that this batch decrypts, which may be in place.
+// Later batches hash while they run: sealing, the ciphertext of the batch before;
+// opening, what comes next, up to 40 blocks of 16 in a batch. An opened batch is
+// written when the next one is done, so that in place nothing is lost unhashed, and
+// the last two not before the tag is right.
 //
-//	         batch 1          batch 2               batch 3
-//	seal     key, 448 bytes   512 bytes, hash 448   rest, hash 512   hash rest
-//	open     key | hash 448   512 bytes, hash 512   rest, hash rest
+//	        batch 1          batch 2                   batch 3
+//	seal    key, 448 bytes   512 bytes, hash 448       rest, hash 512      hash rest
+//	open    key, 448 bytes   512 bytes, hash 640       rest, hash rest
 
 //go:build !purego
 
@@ -52,8 +54,10 @@
 #define LEN	640(BASE)	// bytes of text in all
 #define CTR	648(BASE)	// counter of the batch's first block
 #define FUSED	656(BASE)	// double rounds that hash
-#define EXTRA	664(BASE)	// blocks of 16 to hash after the rounds
-#define STREAM	672(BASE)	// where the key stream of the text starts
+#define OUT	664(BASE)	// where the batch leaves its key stream: 0 or OTHER
+#define STREAM	672(BASE)	// the key stream of the text at src
+#define PENDING	680(BASE)	// open: bytes before those of the last batch that wait for the tag
+#define OTHER	704		// a second place for key stream
 
 // Poly1305 in 64-bit words, by the method of blocksGeneric. To shorten the way from
 // one block to the next, the sum of a product's upper words is cut at 2¹³⁰ before the
@@ -204,7 +208,7 @@ short: \
 	VPADDD       Y10, v, v
 
 // TRANSPOSE turns words v0 to v7 of eight blocks into 32 bytes of each block, and
-// stores them at off in the block.
+// stores them at off in the block, from AX on.
 #define TRANSPOSE(v0, v1, v2, v3, v4, v5, v6, v7, t, off) \
 	VPUNPCKLDQ  v1, v0, t; \
 	VPUNPCKHDQ  v1, v0, v1; \
@@ -229,9 +233,9 @@ short: \
 
 #define STORE2(lo, hi, t, block, off) \
 	VPERM2I128 $0x20, hi, lo, t; \
-	VMOVDQA    t, (64*block+off)(BASE); \
+	VMOVDQA    t, (64*block+off)(AX); \
 	VPERM2I128 $0x31, hi, lo, t; \
-	VMOVDQA    t, (64*(block+4)+off)(BASE)
+	VMOVDQA    t, (64*(block+4)+off)(AX)
 
 // A round on rows. Lane i of b stays: the diagonals are made by moving a, c and d,
 // which are ready before b is.
@@ -278,11 +282,11 @@ short: \
 	VMOVDQA    Y15, (128*pair+96)(BASE)
 
 #define ROWS_LOAD \
-	MOVQ           key+40(FP), DI; \
+	MOVQ           key+40(FP), CX; \
 	MOVQ           iv+48(FP), DX; \
 	VBROADCASTI128 ·sigma<>(SB), Y12; \
-	VBROADCASTI128 (DI), Y13; \
-	VBROADCASTI128 16(DI), Y14; \
+	VBROADCASTI128 (CX), Y13; \
+	VBROADCASTI128 16(CX), Y14; \
 	VBROADCASTI128 (DX), Y15
 
 #define ROWS_START(a, b, c, d, pair) \
@@ -331,12 +335,13 @@ DATA ·pair<>+88(SB)/8, $0
 GLOBL ·pair<>(SB), NOPTR|RODATA, $96
 
 // func aeadAVX2(dst, src *byte, n int, ad *byte, adLen int, key *[8]uint32, iv *[4]uint32, open int) (differ uint64)
-TEXT ·aeadAVX2(SB), 0, $736-72
+TEXT ·aeadAVX2(SB), 0, $1272-72
 	LEAQ 63(SP), BASE
 	ANDQ $~63, BASE
 	MOVQ n+16(FP), CX
 	MOVQ CX, LEN
 	MOVL $0, CTR
+	MOVQ $0, PENDING
 	CMPQ open+56(FP), $0
 	JEQ  start
 	MOVQ src+8(FP), DI
@@ -353,7 +358,7 @@ start:
 	CMPQ CX, $320
 	JBE  rows6
 	MOVQ $0, FUSED
-	MOVQ $0, EXTRA
+	MOVQ BASE, OUT
 	JMP  wide
 
 rows2:
@@ -466,7 +471,7 @@ plain:
 	JNZ  plain
 	MOVQ FUSED, CX
 	TESTQ CX, CX
-	JZ   rest
+	JZ   out
 	JMP  mixed
 
 fused:
@@ -476,8 +481,8 @@ mixed:
 	HALF1(Y0, Y4, Y8, Y12, Y1, Y5, Y9, Y13)
 	POLY_HALF1
 	HALF2(Y0, Y4, Y8, Y12, Y1, Y5, Y9, Y13)
-	SWAP8_10
 	POLY_HALF2
+	SWAP8_10
 	HALF1(Y2, Y6, Y8, Y14, Y3, Y7, Y11, Y15)
 	POLY_HALF1
 	HALF2(Y2, Y6, Y8, Y14, Y3, Y7, Y11, Y15)
@@ -488,19 +493,16 @@ mixed:
 	POLY_HALF2
 	SWAP10_8
 	HALF1(Y2, Y7, Y8, Y13, Y3, Y4, Y9, Y14)
+	POLY_HALF1
 	HALF2(Y2, Y7, Y8, Y13, Y3, Y4, Y9, Y14)
+	POLY_HALF2
 	DECQ CX
 	JNZ  mixed
-
-rest:
-	MOVQ  EXTRA, CX
-	TESTQ CX, CX
-	JZ    out
-	HASH_BLOCKS(extra)
 
 out:
 	MOVQ key+40(FP), CX
 	MOVQ iv+48(FP), DX
+	MOVQ OUT, AX
 	FEED(·sigma<>+0(SB), Y0)
 	FEED(·sigma<>+4(SB), Y1)
 	FEED(·sigma<>+8(SB), Y2)
@@ -525,12 +527,23 @@ out:
 	JEQ  key
 
 	// A later batch: all of it is for the text.
-	MOVQ BASE, STREAM
-	MOVQ n+16(FP), DX
+later:
+	CMPQ open+56(FP), $0
+	JNE  laterOpen
+	MOVQ AX, STREAM
 	MOVL $512, CX
-	CMPQ DX, CX
+	CMPQ n+16(FP), CX
 	JBE  last
 	JMP  whole
+
+	// The batch before can be written, unless this is the last.
+laterOpen:
+	MOVQ n+16(FP), DX
+	SUBQ PENDING, DX
+	MOVQ PENDING, CX
+	CMPQ DX, $512
+	JA   whole
+	JMP  last
 
 	// The first block is the one-time key.
 key:
@@ -578,13 +591,11 @@ text:
 	MOVQ    AX, STREAM
 	CMPQ    DX, $448
 	JBE     last
+	MOVL    $448, CX
 	CMPQ    open+56(FP), $0
-	JEQ     first
-	MOVL    $28, CX
-	HASH_BLOCKS(openFirst)
-
-first:
-	MOVL $448, CX
+	JEQ     whole
+	MOVQ    CX, PENDING
+	JMP     next
 
 	// CX bytes of text, and more to come.
 whole:
@@ -611,26 +622,39 @@ whole64:
 	SUBQ    CX, DX
 	MOVQ    DX, n+16(FP)
 
-	// The next batch hashes these CX bytes, or when opening its own.
-	CMPQ    open+56(FP), $0
-	JEQ     share
-	MOVL    $512, CX
-	CMPQ    DX, CX
-	CMOVQLT DX, CX
+	CMPQ open+56(FP), $0
+	JEQ  nextSeal
+	MOVQ OUT, AX
+	MOVQ AX, STREAM
+	CMPQ DX, $512
+	JBE  xor
+	MOVQ $512, PENDING
 
-	// AX blocks: 3 in each of AX/3 double rounds, the rest behind them.
-share:
-	SHRQ  $4, CX
-	IMUL3Q $171, CX, AX // AX/3 = 171·AX >> 9 for AX <= 32
-	SHRQ  $9, AX
-	MOVQ  AX, FUSED
-	LEAQ  (AX)(AX*2), AX
-	SUBQ  AX, CX
-	MOVQ  CX, EXTRA
-	ADDL  $8, CTR
-	JMP   wide
+	// Opening, the next batch goes to the other place and hashes four blocks in each
+	// double round as long as there are four.
+next:
+	LEAQ    OTHER(BASE)(BASE*1), AX
+	SUBQ    OUT, AX
+	MOVQ    AX, OUT
+	MOVQ    END, AX
+	SUBQ    HASH, AX
+	SHRQ    $6, AX
+	MOVL    $10, CX
+	CMPQ    AX, CX
+	CMOVQHI CX, AX
+	MOVQ    AX, FUSED
+	JMP     advance
 
-	// The last DX bytes, key stream at STREAM.
+	// Sealing, it hashes these CX bytes.
+nextSeal:
+	SHRQ $6, CX
+	MOVQ CX, FUSED
+
+advance:
+	ADDL $8, CTR
+	JMP  wide
+
+	// No more batches. PENDING bytes from STREAM, the rest from OUT.
 last:
 	CMPQ open+56(FP), $0
 	JNE  hash
@@ -751,7 +775,11 @@ verify:
 	XORQ TAG1, H1
 	ORQ  H1, H0
 	MOVQ H0, differ+64(FP)
-	JZ   xor
+	JNZ  done
+	MOVQ PENDING, CX
+	TESTQ CX, CX
+	JNZ  whole
+	JMP  xor
 
 done:
 	VPXOR   Y0, Y0, Y0
@@ -767,6 +795,24 @@ done:
 	VMOVDQA Y0, 480(BASE)
 	VMOVDQA Y0, V8
 	VMOVDQA Y0, V10
+	CMPQ    PENDING, $0
+	JEQ     wipe
+	VMOVDQA Y0, (OTHER+0)(BASE)
+	VMOVDQA Y0, (OTHER+32)(BASE)
+	VMOVDQA Y0, (OTHER+64)(BASE)
+	VMOVDQA Y0, (OTHER+96)(BASE)
+	VMOVDQA Y0, (OTHER+128)(BASE)
+	VMOVDQA Y0, (OTHER+160)(BASE)
+	VMOVDQA Y0, (OTHER+192)(BASE)
+	VMOVDQA Y0, (OTHER+224)(BASE)
+	VMOVDQA Y0, (OTHER+256)(BASE)
+	VMOVDQA Y0, (OTHER+288)(BASE)
+	VMOVDQA Y0, (OTHER+320)(BASE)
+	VMOVDQA Y0, (OTHER+352)(BASE)
+	VMOVDQA Y0, (OTHER+384)(BASE)
+	VMOVDQA Y0, (OTHER+416)(BASE)
+	VMOVDQA Y0, (OTHER+448)(BASE)
+	VMOVDQA Y0, (OTHER+480)(BASE)
 
 wipe:
 	VMOVDQA Y0, 0(BASE)

@@ -49,17 +49,18 @@ func open(dst, ciphertext, ad []byte, key *[8]uint32, iv *[4]uint32) bool {
 	if differ == 0 {
 		return true
 	}
-	if n > avx2Batch {
-		clear(dst[:n]) // decrypted while the tag was computed
+	if n > avx2Held {
+		clear(dst[:n]) // some was written while the tag was computed
 	}
 	return false
 }
 
-// avx2Batch is how much text fits in the first eight blocks behind the one-time key.
-const avx2Batch = 7 * blockSize
+// avx2Held is the text of two batches, the most that aeadAVX2 holds back until it
+// knows the tag.
+const avx2Held = (7 + 8) * blockSize
 
 // aeadAVX2 seals n bytes, or opens them. Opening, differ is 0 if the tag is right;
-// of a message longer than avx2Batch some is written in either case.
+// of a message longer than avx2Held some is written in either case.
 //
 //go:noescape
 func aeadAVX2(dst, src *byte, n int, ad *byte, adLen int, key *[8]uint32, iv *[4]uint32, open int) (differ uint64)
