@@ -270,16 +270,16 @@ short: \
 	VPADDD Y15, d, d; \
 	VPADDD ·pair<>+(32*pair)(SB), d, d
 
-// ROWS_OUT stores two blocks of key stream.
+// ROWS_OUT stores two blocks of key stream, from AX on.
 #define ROWS_OUT(a, b, c, d, pair) \
 	VPERM2I128 $0x20, b, a, Y12; \
 	VPERM2I128 $0x20, d, c, Y13; \
 	VPERM2I128 $0x31, b, a, Y14; \
 	VPERM2I128 $0x31, d, c, Y15; \
-	VMOVDQA    Y12, (128*pair)(BASE); \
-	VMOVDQA    Y13, (128*pair+32)(BASE); \
-	VMOVDQA    Y14, (128*pair+64)(BASE); \
-	VMOVDQA    Y15, (128*pair+96)(BASE)
+	VMOVDQA    Y12, (128*pair)(AX); \
+	VMOVDQA    Y13, (128*pair+32)(AX); \
+	VMOVDQA    Y14, (128*pair+64)(AX); \
+	VMOVDQA    Y15, (128*pair+96)(AX)
 
 #define ROWS_LOAD \
 	MOVQ           key+40(FP), CX; \
@@ -342,13 +342,16 @@ TEXT ·aeadAVX2(SB), 0, $1272-72
 	MOVQ CX, LEN
 	MOVL $0, CTR
 	MOVQ $0, PENDING
+	MOVQ $0, FUSED
+	MOVQ BASE, OUT
+	MOVQ BASE, AX
 	CMPQ open+56(FP), $0
 	JEQ  start
-	MOVQ src+8(FP), DI
-	MOVQ (DI)(CX*1), AX
-	MOVQ AX, TAG0
-	MOVQ 8(DI)(CX*1), AX
-	MOVQ AX, TAG1
+	MOVQ src+8(FP), SI
+	MOVQ (SI)(CX*1), DX
+	MOVQ DX, TAG0
+	MOVQ 8(SI)(CX*1), DX
+	MOVQ DX, TAG1
 
 start:
 	CMPQ CX, $64
@@ -357,8 +360,6 @@ start:
 	JBE  rows4
 	CMPQ CX, $320
 	JBE  rows6
-	MOVQ $0, FUSED
-	MOVQ BASE, OUT
 	JMP  wide
 
 rows2:
@@ -377,13 +378,20 @@ rounds2:
 	ROWS_OUT(Y0, Y1, Y2, Y3, 0)
 	JMP  key
 
+	// As a later batch, this goes on from CTR and hashes three blocks in a double
+	// round: more would take longer than the rounds of two pairs.
 rows4:
 	ROWS_LOAD
+	VMOVD        CTR, X11
+	VINSERTI128  $1, X11, Y11, Y11
+	VPADDD       Y11, Y15, Y15
 	ROWS_START(Y0, Y1, Y2, Y3, 0)
 	ROWS_START(Y4, Y5, Y6, Y7, 1)
-	MOVL $10, CX
+	MOVL         $10, CX
+	SUBQ         FUSED, CX
+	JZ           fused4
 
-rounds4:
+plain4:
 	ROW(Y0, Y1, Y2, Y3, Y11)
 	DIAGONAL(Y0, Y2, Y3)
 	ROW(Y4, Y5, Y6, Y7, Y11)
@@ -393,12 +401,42 @@ rounds4:
 	ROW(Y4, Y5, Y6, Y7, Y11)
 	COLUMN(Y4, Y6, Y7)
 	DECQ CX
-	JNZ  rounds4
+	JNZ  plain4
+	MOVQ FUSED, CX
+	TESTQ CX, CX
+	JZ   out4
+	JMP  mixed4
+
+fused4:
+	MOVL $10, CX
+
+mixed4:
+	ROW(Y0, Y1, Y2, Y3, Y11)
+	POLY_HALF1
+	DIAGONAL(Y0, Y2, Y3)
+	ROW(Y4, Y5, Y6, Y7, Y11)
+	POLY_HALF2
+	DIAGONAL(Y4, Y6, Y7)
+	POLY_HALF1
+	ROW(Y0, Y1, Y2, Y3, Y11)
+	POLY_HALF2
+	COLUMN(Y0, Y2, Y3)
+	POLY_HALF1
+	ROW(Y4, Y5, Y6, Y7, Y11)
+	COLUMN(Y4, Y6, Y7)
+	POLY_HALF2
+	DECQ CX
+	JNZ  mixed4
+
+out4:
+	MOVQ OUT, AX
 	ROWS_ADD(Y0, Y1, Y2, Y3, 0)
 	ROWS_ADD(Y4, Y5, Y6, Y7, 1)
 	ROWS_OUT(Y0, Y1, Y2, Y3, 0)
 	ROWS_OUT(Y4, Y5, Y6, Y7, 1)
-	JMP  key
+	CMPL CTR, $0
+	JEQ  key
+	JMP  later
 
 rows6:
 	ROWS_LOAD
@@ -630,29 +668,36 @@ whole64:
 	JBE  xor
 	MOVQ $512, PENDING
 
-	// Opening, the next batch goes to the other place and hashes four blocks in each
-	// double round as long as there are four.
+	// Opening, the next batch goes to the other place and hashes what there is.
 next:
-	LEAQ    OTHER(BASE)(BASE*1), AX
-	SUBQ    OUT, AX
-	MOVQ    AX, OUT
-	MOVQ    END, AX
-	SUBQ    HASH, AX
-	SHRQ    $6, AX
-	MOVL    $10, CX
-	CMPQ    AX, CX
-	CMOVQHI CX, AX
-	MOVQ    AX, FUSED
-	JMP     advance
+	LEAQ OTHER(BASE)(BASE*1), AX
+	SUBQ OUT, AX
+	MOVQ AX, OUT
+	MOVQ END, CX
+	SUBQ HASH, CX
+	SUBQ PENDING, DX
 
-	// Sealing, it hashes these CX bytes.
+	// CX bytes are there to hash and DX bytes of text are left. A wide batch hashes four
+	// blocks in a double round. CX/16/3 = 171·(CX/16) >> 9 for CX/16 < 512.
 nextSeal:
-	SHRQ $6, CX
-	MOVQ CX, FUSED
+	ADDL    $8, CTR
+	MOVL    $10, AX
+	CMPQ    DX, $256
+	JBE     next4
+	SHRQ    $6, CX
+	CMPQ    CX, AX
+	CMOVQHI AX, CX
+	MOVQ    CX, FUSED
+	JMP     wide
 
-advance:
-	ADDL $8, CTR
-	JMP  wide
+next4:
+	SHRQ    $4, CX
+	IMUL3Q  $171, CX, CX
+	SHRQ    $9, CX
+	CMPQ    CX, AX
+	CMOVQHI AX, CX
+	MOVQ    CX, FUSED
+	JMP     rows4
 
 	// No more batches. PENDING bytes from STREAM, the rest from OUT.
 last:
