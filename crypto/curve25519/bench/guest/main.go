@@ -1,5 +1,8 @@
-// Command bench multiplies points between two marks, for the instruction counter;
-// see run.
+// Command guest multiplies points between two marks, for the instruction counter;
+// see ../run.
+//
+//	guest ours
+//	guest ecdh     Go's own package
 package main
 
 import (
@@ -23,19 +26,19 @@ func main() {
 	for i := range scalar {
 		scalar[i], point[i] = byte(i*7+1), byte(i*13+5)
 	}
-	ours := func() {
+	multiply := func() {
 		if curve25519.X25519(&out, &scalar, &point) != nil {
 			os.Exit(1)
 		}
 	}
-	goes := reference(&out, &scalar, &point)
-	for _, f := range []func(){ours, goes} {
-		if f == nil {
-			continue
-		}
-		f()
+	if os.Args[1] == "ecdh" {
+		multiply()
+		multiply = ecdh(&out, &scalar, &point)
+	}
+	multiply()
+	for range 3 {
 		markBegin()
-		f()
+		multiply()
 		markEnd()
 	}
 }
