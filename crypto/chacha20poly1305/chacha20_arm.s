@@ -19,7 +19,7 @@
 //	diagonal 0,5,10,15  1,6,11,12    the same
 //	         2,7,8,13   3,4,9,14     C0 = 8,  C1 = 9,  D1 = 13
 //
-// Of the first column round only the quarter with the block counter differs from
+// FIRSTQUARTER leaves this form. Of the first column round only the quarter with the block counter differs from
 // block to block; the other three are computed once.
 //
 // Go reserves R10 (g), R13 (SP), R15 (PC); R11 is the assembler's for constants
@@ -27,6 +27,7 @@
 
 //go:build !purego
 
+#include "asm_arm.h"
 #include "textflag.h"
 
 #define A0	R0
@@ -80,17 +81,6 @@
 	ADD	h@>24, g_, g_	\
 	EOR	b@>20, c, b	\
 	EOR	f@>20, g_, f
-
-// FIRSTQUARTER starts from words without a rotation to come.
-#define FIRSTQUARTER(a, b, c, d) \
-	ADD	b, a, a		\
-	EOR	a, d, d		\
-	ADD	d@>16, c, c	\
-	EOR	c, b, b		\
-	ADD	b@>20, a, a	\
-	EOR	d@>16, a, d	\
-	ADD	d@>24, c, c	\
-	EOR	b@>20, c, b
 
 #define COLUMNS1 QUARTERS(A0, B0, C0, D0, A1, B1, C1, D1)
 #define COLUMNS2 QUARTERS(A2, B2, C0, D2, A3, B3, C1, D1)

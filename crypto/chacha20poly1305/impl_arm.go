@@ -2,14 +2,41 @@
 
 package chacha20poly1305
 
-import "unsafe"
+import (
+	"unsafe"
 
-// scalar uses what every ARM has and no unaligned access.
-const scalar = 1
+	"golang.org/x/sys/unix"
+)
 
-var implementations = [...]string{generic: "generic", scalar: "scalar"}
+const (
+	scalar = 1 + iota // ARMv5: no unaligned access
+	neon              // ARMv7 with NEON
+)
 
-func detect() (ids []uint8, why string) { return []uint8{scalar}, "every ARM CPU has what this needs" }
+var implementations = [...]string{generic: "generic", scalar: "scalar", neon: "neon"}
+
+func detect() (ids []uint8, why string) {
+	vector, err := unix.Auxv()
+	if err != nil {
+		vector = nil
+	}
+	return detectIn(vector)
+}
+
+// detectIn looks for NEON in the auxiliary vector, Linux's
+// arch/arm/include/uapi/asm/hwcap.h. Without the entry there is none.
+func detectIn(vector [][2]uintptr) (ids []uint8, why string) {
+	const (
+		atHWCAP = 16
+		hasNEON = 1 << 12
+	)
+	for _, e := range vector {
+		if e[0] == atHWCAP && e[1]&hasNEON != 0 {
+			return []uint8{neon, scalar}, "AT_HWCAP has neon"
+		}
+	}
+	return []uint8{scalar}, "AT_HWCAP has no neon"
+}
 
 // keyStream sets m, unless it is nil, to the one-time key of block iv[0] (RFC 8439
 // §2.6) and moves iv on to the next block; then it writes src XOR key stream to
@@ -19,6 +46,15 @@ func keyStream(m *poly1305, dst, src []byte, key *[8]uint32, iv *[4]uint32) {
 	switch active {
 	case scalar:
 		keyStreamScalar(m, dst, src, key, iv)
+	case neon:
+		if m == nil && len(src) == 0 {
+			return
+		}
+		dst = dst[:len(src)]
+		keyStreamARMNEON(m, unsafe.SliceData(dst), unsafe.SliceData(src), len(src), key, iv)
+		if m != nil {
+			iv[0]++
+		}
 	default:
 		keyStreamByBlocks(m, dst, src, key, iv)
 	}
@@ -145,6 +181,12 @@ func keyStreamUnaligned(m *poly1305, dst, src []byte, key *[8]uint32, iv *[4]uin
 //
 //go:noescape
 func xorSegments(s *[3]segment, key *[8]uint32, iv *[4]uint32)
+
+// keyStreamARMNEON is keyStream, but leaves iv alone, and has a block to make: m is
+// not nil or n > 0.
+//
+//go:noescape
+func keyStreamARMNEON(m *poly1305, dst, src *byte, n int, key *[8]uint32, iv *[4]uint32)
 
 // blocksARM is blocks with the bit above each block; n > 0.
 //
