@@ -16,35 +16,10 @@
 //go:build (mips || mipsle) && !purego && !wgd_small
 
 #include "textflag.h"
+#include "chacha20_mipsx.h"
 
-// The state, RFC 8439 §2.3.
-#define X0	R1
-#define X1	R2
-#define X2	R3
-#define X3	R4
-#define X4	R5
-#define X5	R6
-#define X6	R7
-#define X7	R8
-#define X8	R9
-#define X9	R10
-#define X10	R11
-#define X11	R12
-#define X12	R13
-#define X13	R14
-#define X14	R15
-#define X15	R16
-
-#define DST	R17
-#define SRC	R18
 #define WHOLE	R19	// where the whole blocks of src end
-#define KEY	R20
-#define COUNTER	R21	// of this block
-#define ROUNDS	R22	// counts down; a temporary between blocks
-#define T0	R22
 #define MASK	R23	// 0x00ff00ff, for the byte order of r1
-#define OUT	R24	// 0, 1: XOR aligned or not; else the key stream goes there
-#define T1	R25	// r1: the temporary of a rotation
 
 // The frame: the first state (without words 4, 8, 12), constants and nonce for the
 // end of a block, and a block of key stream.
@@ -53,14 +28,7 @@
 #define NONCE(i)	nonce-(80-4*i)(SP)
 #define STREAM		stream-64(SP)
 
-#define ROL2(n, x)	ROTR $(32-n), x
 #define ROL1(n, x)	SLL $n, x, T1; SRL $(32-n), x; OR T1, x
-
-// The assembler fills the delay slot of a branch with a NOP. The slot of these
-// does work: they branch to the instruction that n after the slot's, or n before.
-#define JUMP(n)		WORD $(0x10000000 | (n))
-#define LOOP(nrs, n)	WORD $(0x14000000 | (nrs)<<21 | (0x10000-(n)))
-#define nROUNDS	22
 
 // OUT2, OUT1 (aligned) and ODD2 (not aligned) XOR word i of the block, x + add, with
 // src to dst. x is a number, src a string of bytes, least significant first. These
@@ -124,19 +92,6 @@
 #define UNALIGNED_STORE(x, p)	MOVWL x, 3(p); MOVWR x, 0(p)
 #endif
 
-// The quarter round, §2.1, from three parts.
-#define MIX(ROL, a, d) \
-	XOR a, d; \
-	ROL(16, d)
-#define REST(ROL, a, b, c, d) \
-	ADDU d, c; XOR c, b; ROL(12, b); \
-	ADDU b, a; XOR a, d; ROL(8, d); \
-	ADDU d, c; XOR c, b; ROL(7, b)
-#define QUARTER(ROL, a, b, c, d) \
-	ADDU b, a; \
-	MIX(ROL, a, d); \
-	REST(ROL, a, b, c, d)
-
 // Columns 1 to 3 of the first round do not depend on the counter: FIRST has them,
 // done once a message. A block starts from there with what is left of column 0.
 #define START(ROL) \
@@ -159,22 +114,6 @@
 	MOVW FIRST(15), X15; \
 	REST(ROL, X0, X4, X8, X12)
 
-#define COLUMNS(ROL) \
-	QUARTER(ROL, X0, X4, X8, X12); \
-	QUARTER(ROL, X1, X5, X9, X13); \
-	QUARTER(ROL, X2, X6, X10, X14); \
-	QUARTER(ROL, X3, X7, X11, X15)
-
-#define DIAGONALS(ROL) \
-	QUARTER(ROL, X0, X5, X10, X15); \
-	QUARTER(ROL, X1, X6, X11, X12); \
-	QUARTER(ROL, X2, X7, X8, X13); \
-	QUARTER(ROL, X3, X4, X9, X14)
-
-// Instructions of a round.
-#define ROUND2	48
-#define ROUND1	80
-
 #define FINISH(OUTx) \
 	MOVW SIGMA(0), T0; OUTx(0, X0, T0); \
 	MOVW SIGMA(1), T0; OUTx(1, X1, T0); \
@@ -195,12 +134,6 @@
 	ADDU $1, COUNTER; \
 	ADDU $64, DST; \
 	ADDU $64, SRC
-
-// STORE puts word i of the key stream to OUT as a number.
-#define STORE(i, x, add) \
-	MOVW add, T0; \
-	ADDU T0, x; \
-	MOVW x, (4*i)(OUT)
 
 // func chacha20MIPS(m *poly1305x32, dst, src *byte, n int, key *[8]uint32, iv *[4]uint32, r1only bool)
 TEXT ·chacha20MIPS(SB), NOSPLIT, $160-25

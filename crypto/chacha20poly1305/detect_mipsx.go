@@ -52,13 +52,16 @@ func isaLevel(auxv [][2]uintptr, cpuinfo func() string) (level, why string) {
 	return "mips32", "neither AT_BASE_PLATFORM nor /proc/cpuinfo tells"
 }
 
-// formsFor returns what a CPU of that level can run, best first.
-func formsFor(level string) []uint8 {
+// formsFor returns the assembly that a CPU of that level can run, best first.
+func formsFor(level string) (ids []uint8) {
 	switch {
 	case strings.HasSuffix(level, "r6"): // has lost MADDU, and much that Go's own code needs
 		return nil
 	case strings.HasPrefix(level, "mips") && strings.Contains(level, "r"):
-		return []uint8{mips32r2, mips32r1}
+		ids = append(ids, mips32r2)
 	}
-	return []uint8{mips32r1}
+	if haveR1 {
+		ids = append(ids, mips32r1)
+	}
+	return ids
 }

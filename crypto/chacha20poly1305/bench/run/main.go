@@ -2,7 +2,7 @@
 // byte under qemu-user: the same on any machine. For MIPS it adds the cycles of a
 // 24K core, and shows that the assembly makes no misaligned access.
 //
-//	go run ./crypto/chacha20poly1305/bench/run [arch...]
+//	go run ./crypto/chacha20poly1305/bench/run [-tags TAGS] [arch...]
 //
 // It needs qemu-user (not -static, which takes no plugins) and a C compiler.
 package main
@@ -10,6 +10,7 @@ package main
 import (
 	"bufio"
 	"debug/elf"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -44,6 +45,8 @@ var targets = []struct {
 }
 
 func main() {
+	tags := flag.String("tags", "", "build `tags` of the guest")
+	flag.Parse()
 	tmp, err := os.MkdirTemp("", "bench")
 	check(err)
 	defer os.RemoveAll(tmp)
@@ -64,11 +67,11 @@ func main() {
 	fmt.Println()
 	failed := false
 	for _, t := range targets {
-		if len(os.Args) > 1 && !slices.Contains(os.Args[1:], t.name) {
+		if flag.NArg() > 0 && !slices.Contains(flag.Args(), t.name) {
 			continue
 		}
 		guest := filepath.Join(tmp, "guest-"+t.name)
-		command(append(t.env, "CGO_ENABLED=0"), "go", "build", "-o", guest, pkg+"/bench/guest")
+		command(append(t.env, "CGO_ENABLED=0"), "go", "build", "-tags", *tags, "-o", guest, pkg+"/bench/guest")
 		g := &machine{qemu: t.qemu, cpu: t.cpu, plugin: plugin, binary: guest, symbols: symbols(guest), out: filepath.Join(tmp, "out")}
 
 		first := g.count()
