@@ -1,13 +1,54 @@
+//go:build !purego
+
 package chacha20poly1305
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	xcrypto "golang.org/x/crypto/chacha20poly1305"
 )
+
+func TestChoices(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		ssse3, avx2, bmi2 bool
+		want              []uint8
+	}{
+		{"nothing runs without SSSE3", false, false, false, nil},
+		{"SSSE3 alone", true, false, false, []uint8{ssse3}},
+		{"MULX alone, as under a kernel that does not save AVX registers", true, false, true, []uint8{ssse3}},
+		{"AVX2 without MULX", true, true, false, []uint8{ssse3}},
+		{"a hypervisor that hides SSSE3 alone", false, true, true, nil},
+		{"both", true, true, true, []uint8{avx2, ssse3}},
+	} {
+		if got, why := choices(c.ssse3, c.avx2, c.bmi2); !slices.Equal(got, c.want) || why == "" {
+			t.Errorf("%s: got %v (%s), want %v", c.name, got, why, c.want)
+		}
+	}
+}
+
+// A message that is held back whole is not written when it is refused; a longer one
+// becomes zeros.
+func TestRefusedAVX2(t *testing.T) {
+	if !slices.Contains(Implementations(), "avx2") {
+		t.Skip("no AVX2")
+	}
+	before, _ := Implementation()
+	defer Use(before)
+	Use("avx2")
+	var c Cipher
+	for n, want := range map[int]byte{0: guard, 1: guard, avx2Held: guard, avx2Held + 1: 0, 3000: 0} {
+		dst := bytes.Repeat([]byte{guard}, n)
+		if c.Open(dst, 0, make([]byte, n+Overhead), nil) || !bytes.Equal(dst, bytes.Repeat([]byte{want}, n)) {
+			t.Errorf("%d bytes: accepted, or not all bytes are %#x", n, want)
+		}
+	}
+}
 
 // BenchmarkAgainstReference times the implementation in use and x/crypto in turns
 // and reports the least time of each, ns, and the second over the first: a machine
