@@ -74,24 +74,7 @@ func (m *poly1305) blocks(p []byte, hibit uint32) {
 		m.blocksGeneric(p, hibit)
 		return
 	}
-	if len(p) == 0 {
-		return
-	}
-	if aligned(&p[0]) {
-		blocksARM(m, &p[0], len(p))
-	} else {
-		m.blocksUnaligned(p)
-	}
-}
-
-func (m *poly1305) blocksUnaligned(p []byte) {
-	var words [bounce / 4]uint32
-	buf := (*[bounce]byte)(unsafe.Pointer(&words))
-	for len(p) > 0 {
-		n := copy(buf[:], p)
-		blocksARM(m, &buf[0], n)
-		p = p[n:]
-	}
+	poly1305ARM(m, nil, nil, 0, unsafe.SliceData(p), len(p), active == neon)
 }
 
 // aead computes the tag of RFC 8439 §2.8 over ad and ciphertext, and ends the use
@@ -101,20 +84,7 @@ func (m *poly1305) aead(tag *[tagSize]byte, ad, ciphertext []byte) {
 		m.aeadByBlocks(tag, ad, ciphertext)
 		return
 	}
-	m.pad16(ad)
-	whole := len(ciphertext) &^ 15
-	m.blocks(ciphertext[:whole], 1)
-	// A short last block and the lengths.
-	var end [8]uint32
-	end[4] = uint32(len(ad))
-	end[6] = uint32(len(ciphertext))
-	b := (*[32]byte)(unsafe.Pointer(&end))
-	if copy(b[:16], ciphertext[whole:]) == 0 {
-		blocksARM(m, &b[16], 16)
-	} else {
-		blocksARM(m, &b[0], 32)
-	}
-	m.sum(tag)
+	poly1305ARM(m, tag, unsafe.SliceData(ad), len(ad), unsafe.SliceData(ciphertext), len(ciphertext), active == neon)
 }
 
 func aligned(p *byte) bool { return uintptr(unsafe.Pointer(p))&3 == 0 }
@@ -188,7 +158,9 @@ func xorSegments(s *[3]segment, key *[8]uint32, iv *[4]uint32)
 //go:noescape
 func keyStreamARMNEON(m *poly1305, dst, src *byte, n int, key *[8]uint32, iv *[4]uint32)
 
-// blocksARM is blocks with the bit above each block; n > 0.
+// poly1305ARM adds ad and p, each with zeros up to a multiple of 16 bytes, and
+// their lengths to m, and writes the tag; if tag is nil, it adds p alone, whole
+// blocks. v6 tells that the CPU has UMAAL.
 //
 //go:noescape
-func blocksARM(m *poly1305, p *byte, n int)
+func poly1305ARM(m *poly1305, tag *[tagSize]byte, ad *byte, adLen int, p *byte, n int, v6 bool)
