@@ -2,7 +2,10 @@
 
 package chacha20poly1305
 
-import "unsafe"
+import (
+	"crypto/subtle"
+	"unsafe"
+)
 
 const (
 	mips32r1 = 1 // all that Go runs on
@@ -31,7 +34,28 @@ func seal(dst, plaintext, ad []byte, key *[8]uint32, iv *[4]uint32) {
 }
 
 func open(dst, ciphertext, ad []byte, key *[8]uint32, iv *[4]uint32) bool {
-	return openByParts(dst, ciphertext, ad, key, iv)
+	if active == generic {
+		return openByParts(dst, ciphertext, ad, key, iv)
+	}
+	n := len(ciphertext) - Overhead
+	if n < 0 {
+		return false
+	}
+	if n > len(dst) {
+		panic("chacha20poly1305: output too short")
+	}
+	out, in := unsafe.SliceData(dst), unsafe.SliceData(ciphertext)
+	r1only := active == mips32r1
+	var m poly1305
+	var tag [tagSize]byte
+	chacha20MIPS(&m, out, in, 0, key, iv, r1only)
+	poly1305MIPS(&m, &tag, unsafe.SliceData(ad), len(ad), in, n, r1only)
+	if subtle.ConstantTimeCompare(tag[:], ciphertext[n:]) == 0 {
+		return false
+	}
+	iv[0]++
+	chacha20MIPS(nil, out, in, n, key, iv, r1only)
+	return true
 }
 
 func keyStream(m *poly1305, dst, src []byte, key *[8]uint32, iv *[4]uint32) {
