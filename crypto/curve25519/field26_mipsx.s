@@ -8,7 +8,8 @@
 // Tested:  qemu-mips and qemu-mipsel -cpu 24Kc and 4Kc (make qemu-test).
 //
 // HI:LO is the sum of a column. After it, HI is the carry and LO 64 times the limb.
-// The carry is added last to the next column, as HI takes 5 cycles to arrive.
+// They take 5 cycles to arrive, so the carry is added last to the next column, and
+// a limb is stored in the midst of it.
 //
 // Go reserves R23 (assembler temporary: free here, as no large constant is used
 // while it is live), R26, R27 (kernel), R28 (SB), R29 (SP), R30 (g), R31 (LR).
@@ -142,124 +143,126 @@ TEXT ·mul26(SB), NOSPLIT, $0-12
 	MOVW LO, H16
 	MOVW HI, C
 
-	MUL X8, Y9;   MADD X9, Y8;  MADD C, K64
+	MUL X8, Y9;   MADD X9, Y8
+	MOVW x+4(FP), XP
+	MOVW y+8(FP), YP
+	MADD C, K64
 	MOVW LO, H17
 	MOVW HI, C
 
-	MUL X9, Y9;   MADD C, K64
-	MOVW LO, H18
-	MOVW HI, H19
-
-	MOVW x+4(FP), XP
-	MOVW y+8(FP), YP
+	MUL X9, Y9
 	MOVW z+0(FP), ZP
 	MOVW $608, K
+	MADD C, K64
+	MOVW LO, H18
+	MOVW HI, H19
 
 	MULU H10, K
 	MADD X0, Y0
 	MOVW LO, T
 	MOVW HI, CC
-	SRL $3, T
-	MOVW T, 0(ZP)
 
 	MULU H11, K
 	MADD X0, Y1;  MADD X1, Y0
+	SRL  $3, T
+	MOVW T, 0(ZP)
 	MADD CC, K64
 	MOVW LO, T
 	MOVW HI, CC
-	SRL $3, T
-	MOVW T, 4(ZP)
 
 	MULU H12, K
 	MOVW 8(YP), y2
-	MADD X0, y2;  MADD X1, Y1;  MADD X2, Y0
+	MADD X1, Y1;  MADD X0, y2;  MADD X2, Y0
+	SRL  $3, T
+	MOVW T, 4(ZP)
 	MADD CC, K64
 	MOVW LO, T
 	MOVW HI, CC
-	SRL $3, T
-	MOVW T, 8(ZP)
 
 	MULU H13, K
 	MOVW 12(XP), x3
 	MOVW 12(YP), y3
-	MADD X0, y3;  MADD X1, y2;  MADD X2, Y1;  MADD x3, Y0
+	MADD X1, y2;  MADD X2, Y1;  MADD X0, y3;  MADD x3, Y0
+	SRL  $3, T
+	MOVW T, 8(ZP)
 	MADD CC, K64
 	MOVW LO, T
 	MOVW HI, CC
-	SRL $3, T
-	MOVW T, 12(ZP)
 
 	MULU H14, K
 	MOVW 16(XP), x4
 	MOVW 16(YP), y4
-	MADD X0, y4;  MADD X1, y3;  MADD X2, y2;  MADD x3, Y1
+	MADD X1, y3;  MADD X2, y2;  MADD x3, Y1;  MADD X0, y4
 	MADD x4, Y0
+	SRL  $3, T
+	MOVW T, 12(ZP)
 	MADD CC, K64
 	MOVW LO, T
 	MOVW HI, CC
-	SRL $3, T
-	MOVW T, 16(ZP)
 
 	MULU H15, K
 	MOVW 20(XP), x5
 	MOVW 20(YP), y5
-	MADD X0, y5;  MADD X1, y4;  MADD X2, y3;  MADD x3, y2
-	MADD x4, Y1;  MADD x5, Y0
+	MADD X1, y4;  MADD X2, y3;  MADD x3, y2;  MADD x4, Y1
+	MADD X0, y5;  MADD x5, Y0
+	SRL  $3, T
+	MOVW T, 16(ZP)
 	MADD CC, K64
 	MOVW LO, T
 	MOVW HI, CC
-	SRL $3, T
-	MOVW T, 20(ZP)
 
 	MULU H16, K
 	MOVW 24(XP), x6
 	MOVW 24(YP), y6
-	MADD X0, y6;  MADD X1, y5;  MADD X2, y4;  MADD x3, y3
-	MADD x4, y2;  MADD x5, Y1;  MADD x6, Y0
+	MADD X1, y5;  MADD X2, y4;  MADD x3, y3;  MADD x4, y2
+	MADD x5, Y1;  MADD X0, y6;  MADD x6, Y0
+	SRL  $3, T
+	MOVW T, 20(ZP)
 	MADD CC, K64
 	MOVW LO, T
 	MOVW HI, CC
-	SRL $3, T
-	MOVW T, 24(ZP)
 
 	MULU H17, K
 	MOVW 28(XP), x7
 	MOVW 32(XP), x8	// ends XP
 	MOVW 28(YP), y7	// ends YP
-	MADD X0, y7;  MADD X1, y6;  MADD X2, y5;  MADD x3, y4
-	MADD x4, y3;  MADD x5, y2;  MADD x6, Y1;  MADD x7, Y0
+	MADD X1, y6;  MADD X2, y5;  MADD x3, y4;  MADD x4, y3
+	MADD x5, y2;  MADD x6, Y1;  MADD X0, y7;  MADD x7, Y0
+	SRL  $3, T
+	MOVW T, 24(ZP)
 	MADD CC, K64
 	MOVW LO, T
 	MOVW HI, CC
-	SRL $3, T
-	MOVW T, 28(ZP)
 
 	MULU H18, K
 	MOVW y+8(FP), y8
+	MADD X1, y7;  MADD X2, y6;  MADD x3, y5
 	MOVW 32(y8), y8
-	MADD X0, y8;  MADD X1, y7;  MADD X2, y6;  MADD x3, y5
-	MADD x4, y4;  MADD x5, y3;  MADD x6, y2;  MADD x7, Y1;  MADD x8, Y0
+	MADD x4, y4;  MADD x5, y3;  MADD x6, y2;  MADD x7, Y1
+	MADD X0, y8;  MADD x8, Y0
+	SRL  $3, T
+	MOVW T, 28(ZP)
 	MADD CC, K64
 	MOVW LO, T
 	MOVW HI, CC
-	SRL $3, T
-	MOVW T, 32(ZP)
 
-	MOVW $(64*608), K
 	MOVW H9, LO
 	MOVW R0, HI
+	MOVW $(64*608), K
 	MADD H19, K
+	SRL  $3, T
+	MOVW T, 32(ZP)
+	MOVW 0(ZP), y8
 	MADD CC, K64
 	MOVW LO, T
 	MOVW HI, CC
-	SRL  $3, T
-	MOVW T, 36(ZP)
 
 	MOVW $(8*608), K
 	MUL  K, CC, CC
-	MOVW 0(ZP), T
-	ADDU CC, T
-	MOVW T, 0(ZP)
+	SRL  $3, T
+	MOVW T, 36(ZP)
+	ADDU CC, y8
+	MOVW y8, 0(ZP)
 	RET
 
 // func square26(z, x *field26)
@@ -291,10 +294,10 @@ TEXT ·mul26(SB), NOSPLIT, $0-12
 #define Q18	R11
 #define Q19	R17
 
-#define SZ	R10
-#define ST	R12
-#define CD	R13
-#define SK	R14
+#define SZ	R12
+#define ST	R10
+#define CD	R14
+#define SK	R13
 #define Z0	R19
 #define d0	R20
 #define d1	R21
@@ -352,12 +355,16 @@ TEXT ·square26(SB), NOSPLIT, $0-8
 	MOVW LO, Q15
 	MOVW HI, SC
 
-	MUL E7, X9;   MADD X8, X8;  MADD SC, S64
+	MUL E7, X9;   MADD X8, X8
+	MOVW z+0(FP), SZ
+	MADD SC, S64
 	MOVW LO, Q16
 	MOVW HI, SC
 
 	ADDU X8, X8, E8
-	MUL E8, X9;   MADD SC, S64
+	MUL E8, X9
+	MOVW $608, SK
+	MADD SC, S64
 	MOVW LO, Q17
 	MOVW HI, SC
 
@@ -365,96 +372,93 @@ TEXT ·square26(SB), NOSPLIT, $0-8
 	MOVW LO, Q18
 	MOVW HI, Q19
 
-	MOVW z+0(FP), SZ
-	MOVW $608, SK
-
 	MULU Q10, SK
 	MADD X0, X0
 	MOVW LO, Z0
 	MOVW HI, CD
-	SRL $3, Z0
 
 	MULU Q11, SK
 	ADDU X0, X0, d0
 	MADD d0, X1
+	SRL  $3, Z0
 	MADD CD, S64
 	MOVW LO, ST
 	MOVW HI, CD
-	SRL $3, ST
-	MOVW ST, 4(SZ)
 
 	MULU Q12, SK
 	MADD d0, X2;  MADD X1, X1
+	SRL  $3, ST
+	MOVW ST, 4(SZ)
 	MADD CD, S64
 	MOVW LO, ST
 	MOVW HI, CD
-	SRL $3, ST
-	MOVW ST, 8(SZ)
 
 	MULU Q13, SK
 	ADDU X1, X1, d1
 	MADD d0, X3;  MADD d1, X2
+	SRL  $3, ST
+	MOVW ST, 8(SZ)
 	MADD CD, S64
 	MOVW LO, ST
 	MOVW HI, CD
-	SRL $3, ST
-	MOVW ST, 12(SZ)
 
 	MULU Q14, SK
 	MADD d0, X4;  MADD d1, X3;  MADD X2, X2
+	SRL  $3, ST
+	MOVW ST, 12(SZ)
 	MADD CD, S64
 	MOVW LO, ST
 	MOVW HI, CD
-	SRL $3, ST
-	MOVW ST, 16(SZ)
 
 	MULU Q15, SK
 	ADDU X2, X2, d2
 	MADD d0, X5;  MADD d1, X4;  MADD d2, X3
+	SRL  $3, ST
+	MOVW ST, 16(SZ)
 	MADD CD, S64
 	MOVW LO, ST
 	MOVW HI, CD
-	SRL $3, ST
-	MOVW ST, 20(SZ)
 
 	MULU Q16, SK
 	MADD d0, X6;  MADD d1, X5;  MADD d2, X4;  MADD X3, X3
+	SRL  $3, ST
+	MOVW ST, 20(SZ)
 	MADD CD, S64
 	MOVW LO, ST
 	MOVW HI, CD
-	SRL $3, ST
-	MOVW ST, 24(SZ)
 
 	MULU Q17, SK
 	ADDU X3, X3, d3
 	MADD d0, X7;  MADD d1, X6;  MADD d2, X5;  MADD d3, X4
+	SRL  $3, ST
+	MOVW ST, 24(SZ)
 	MADD CD, S64
 	MOVW LO, ST
 	MOVW HI, CD
-	SRL $3, ST
-	MOVW ST, 28(SZ)
 
 	MULU Q18, SK
 	MADD d0, X8;  MADD d1, X7;  MADD d2, X6;  MADD d3, X5
 	MADD X4, X4
+	SRL  $3, ST
+	MOVW ST, 28(SZ)
 	MADD CD, S64
 	MOVW LO, ST
 	MOVW HI, CD
-	SRL $3, ST
-	MOVW ST, 32(SZ)
 
-	MOVW $(64*608), SK
 	MOVW Q9, LO
 	MOVW R0, HI
+	MOVW $(64*608), SK
 	MADD Q19, SK
+	SRL  $3, ST
+	MOVW ST, 32(SZ)
 	MADD CD, S64
 	MOVW LO, ST
 	MOVW HI, CD
-	SRL  $3, ST
-	MOVW ST, 36(SZ)
 
 	MOVW $(8*608), SK
 	MUL  SK, CD, CD
+	SRL  $3, ST
+	MOVW ST, 36(SZ)
 	ADDU CD, Z0
 	MOVW Z0, 0(SZ)
 	RET
@@ -471,6 +475,7 @@ TEXT ·square26(SB), NOSPLIT, $0-8
 #define B	R9
 #define M9	R10
 #define MK	R11
+#define S	R12
 
 #define MULADD(k) \
 	MOVW (4*k)(XQ), A; \
@@ -479,10 +484,8 @@ TEXT ·square26(SB), NOSPLIT, $0-8
 	MADD B, K8
 
 #define LIMB(k) \
-	MOVW LO, A; \
-	MOVW HI, MC; \
-	SRL  $3, A; \
-	MOVW A, (4*k)(ZQ)
+	SRL  $3, S; \
+	MOVW S, (4*k)(ZQ)
 
 TEXT ·mulAdd26(SB), NOSPLIT, $0-16
 	MOVW z+0(FP), ZQ
@@ -498,25 +501,28 @@ TEXT ·mulAdd26(SB), NOSPLIT, $0-16
 	MOVW LO, M9
 	MOVW HI, MC
 
-	MULADD(0); MADD MC, MK;  LIMB(0)
-	MULADD(1); MADD MC, M64; LIMB(1)
-	MULADD(2); MADD MC, M64; LIMB(2)
-	MULADD(3); MADD MC, M64; LIMB(3)
-	MULADD(4); MADD MC, M64; LIMB(4)
-	MULADD(5); MADD MC, M64; LIMB(5)
-	MULADD(6); MADD MC, M64; LIMB(6)
-	MULADD(7); MADD MC, M64; LIMB(7)
-	MULADD(8); MADD MC, M64; LIMB(8)
+	MULADD(0); MADD MC, MK;  MOVW LO, S; MOVW HI, MC
+	MULADD(1); LIMB(0); MADD MC, M64; MOVW LO, S; MOVW HI, MC
+	MULADD(2); LIMB(1); MADD MC, M64; MOVW LO, S; MOVW HI, MC
+	MULADD(3); LIMB(2); MADD MC, M64; MOVW LO, S; MOVW HI, MC
+	MULADD(4); LIMB(3); MADD MC, M64; MOVW LO, S; MOVW HI, MC
+	MULADD(5); LIMB(4); MADD MC, M64; MOVW LO, S; MOVW HI, MC
+	MULADD(6); LIMB(5); MADD MC, M64; MOVW LO, S; MOVW HI, MC
+	MULADD(7); LIMB(6); MADD MC, M64; MOVW LO, S; MOVW HI, MC
+	MULADD(8); LIMB(7); MADD MC, M64; MOVW LO, S; MOVW HI, MC
 
 	MOVW M9, LO
 	MOVW R0, HI
+	LIMB(8)
+	MOVW 0(ZQ), A
 	MADD MC, M64
-	LIMB(9)
+	MOVW LO, S
+	MOVW HI, MC
 
-	// The carry from limb 9 is 0 or 1.
+	// The carry from limb 9 is -1, 0 or 1.
 	MOVW $(8*608), MK
 	MUL  MK, MC, MC
-	MOVW 0(ZQ), A
+	LIMB(9)
 	ADDU MC, A
 	MOVW A, 0(ZQ)
 	RET
@@ -532,14 +538,26 @@ TEXT ·mulAdd26(SB), NOSPLIT, $0-16
 #define V	R8
 #define W	R9
 
+#define U2	R10
+#define V2	R11
+#define W2	R12
+
+// Limbs k and k+1.
 #define SUMDIFF(k, p) \
 	MOVW (4*k)(LX), U; \
 	MOVW (4*k)(LY), V; \
+	MOVW (4*k+4)(LX), U2; \
+	MOVW (4*k+4)(LY), V2; \
 	ADDU V, U, W; \
 	SUBU V, U; \
+	ADDU V2, U2, W2; \
+	SUBU V2, U2; \
 	SUBU p, W; \
+	SUBU P1, W2; \
 	MOVW W, (4*k)(LZ); \
-	MOVW U, (4*k)(LD)
+	MOVW W2, (4*k+4)(LZ); \
+	MOVW U, (4*k)(LD); \
+	MOVW U2, (4*k+4)(LD)
 
 TEXT ·sumDiff26(SB), NOSPLIT, $0-16
 	MOVW z+0(FP), LZ
@@ -549,38 +567,32 @@ TEXT ·sumDiff26(SB), NOSPLIT, $0-16
 	MOVW $(8*((1<<26)-608)), P0
 	MOVW $(8*((1<<26)-1)), P1
 	SUMDIFF(0, P0)
-	SUMDIFF(1, P1)
 	SUMDIFF(2, P1)
-	SUMDIFF(3, P1)
 	SUMDIFF(4, P1)
-	SUMDIFF(5, P1)
 	SUMDIFF(6, P1)
-	SUMDIFF(7, P1)
 	SUMDIFF(8, P1)
-	SUMDIFF(9, P1)
 	RET
 
 // func sub26(z, x, y *field26)
 #define SUB(k) \
 	MOVW (4*k)(LX), U; \
 	MOVW (4*k)(LY), V; \
+	MOVW (4*k+4)(LX), U2; \
+	MOVW (4*k+4)(LY), V2; \
 	SUBU V, U; \
-	MOVW U, (4*k)(LZ)
+	SUBU V2, U2; \
+	MOVW U, (4*k)(LZ); \
+	MOVW U2, (4*k+4)(LZ)
 
 TEXT ·sub26(SB), NOSPLIT, $0-12
 	MOVW z+0(FP), LZ
 	MOVW x+4(FP), LX
 	MOVW y+8(FP), LY
 	SUB(0)
-	SUB(1)
 	SUB(2)
-	SUB(3)
 	SUB(4)
-	SUB(5)
 	SUB(6)
-	SUB(7)
 	SUB(8)
-	SUB(9)
 	RET
 
 // func choose26(z, x *field26, bit uint32)
@@ -588,10 +600,16 @@ TEXT ·sub26(SB), NOSPLIT, $0-12
 #define CHOOSE(k) \
 	MOVW (4*k)(LZ), U; \
 	MOVW (4*k)(LX), V; \
+	MOVW (4*k+4)(LZ), U2; \
+	MOVW (4*k+4)(LX), V2; \
 	XOR  U, V; \
+	XOR  U2, V2; \
 	AND  MASK, V; \
+	AND  MASK, V2; \
 	XOR  V, U; \
-	MOVW U, (4*k)(LZ)
+	XOR  V2, U2; \
+	MOVW U, (4*k)(LZ); \
+	MOVW U2, (4*k+4)(LZ)
 
 TEXT ·choose26(SB), NOSPLIT, $0-12
 	MOVW z+0(FP), LZ
@@ -599,13 +617,8 @@ TEXT ·choose26(SB), NOSPLIT, $0-12
 	MOVW bit+8(FP), MASK
 	SUBU MASK, R0, MASK
 	CHOOSE(0)
-	CHOOSE(1)
 	CHOOSE(2)
-	CHOOSE(3)
 	CHOOSE(4)
-	CHOOSE(5)
 	CHOOSE(6)
-	CHOOSE(7)
 	CHOOSE(8)
-	CHOOSE(9)
 	RET
