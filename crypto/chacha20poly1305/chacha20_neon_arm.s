@@ -385,12 +385,14 @@ init:
 tail:
 	SUB.S	$32, N
 	BLT	tail16
+tail32:
 	VLD1_2P(0, 5)
 	VLD1_2P(2, 11)
 	VEOR(0, 0, 2)
 	VEOR(1, 1, 3)
 	VST1_2P(0, 8)
-	B	tail
+	SUB.S	$32, N
+	BGE	tail32
 tail16:
 	TST	$16, N
 	BEQ	tail12
@@ -428,5 +430,42 @@ done:
 	VST1_2P(0, 11)
 	VST1_2P(0, 11)
 	VST1_2P(0, 11)
-	VST1_2(0, 11)		// up to SCRATCH
+	VST1_2P(0, 11)
+	VST1_2P(0, 11)
+	VST1_2P(0, 11)
+	VST1_2P(0, 11)
+	VST1_2P(0, 11)
+	VST1_2P(0, 11)
+	VST1_2P(0, 11)
+	VST1_2P(0, 11)
+	VST1_1(0, 11)		// 412 bytes and one word more
+	RET
+
+// func xorNEON(dst, x, y *byte, n int)
+TEXT ·xorNEON(SB), NOSPLIT, $0-16
+	MOVW	dst+0(FP), R8
+	MOVW	x+4(FP), R5
+	MOVW	y+8(FP), R11
+	MOVW	n+12(FP), N
+	SUB.S	$32, N
+	BLT	last
+chunk:
+	VLD1_2P(0, 5)
+	VLD1_2P(2, 11)
+	VEOR(0, 0, 2)
+	VEOR(1, 1, 3)
+	VST1_2P(0, 8)
+	SUB.S	$32, N
+	BGE	chunk
+last:
+	ADD.S	$32, N
+	BEQ	done
+byte:
+	MOVBU.P	1(R5), R9
+	MOVBU.P	1(R11), R12
+	EOR	R12, R9
+	MOVB.P	R9, 1(R8)
+	SUB.S	$1, N
+	BNE	byte
+done:
 	RET

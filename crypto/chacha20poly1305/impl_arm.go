@@ -38,6 +38,21 @@ func detectIn(vector [][2]uintptr) (ids []uint8, why string) {
 	return []uint8{scalar}, "AT_HWCAP has no neon"
 }
 
+func seal(dst, plaintext, ad []byte, key *[8]uint32, iv *[4]uint32) {
+	if active != neon {
+		sealByParts(dst, plaintext, ad, key, iv)
+		return
+	}
+	n := len(plaintext)
+	tag := (*[tagSize]byte)(dst[n:])
+	var m poly1305
+	keyStreamARMNEON(&m, &dst[0], unsafe.SliceData(plaintext), n, key, iv)
+	poly1305ARM(&m, tag, unsafe.SliceData(ad), len(ad), &dst[0], n, true)
+}
+
+// xor writes x XOR y to dst; all have one length, not 0.
+func xor(dst, x, y []byte) { xorNEON(&dst[0], &x[0], &y[0], len(dst)) }
+
 // keyStream sets m, unless it is nil, to the one-time key of block iv[0] (RFC 8439
 // §2.6) and moves iv on to the next block; then it writes src XOR key stream to
 // dst, as long as src (§2.4). dst and src are the same place or do not overlap.
@@ -124,6 +139,7 @@ func keyStreamScalar(m *poly1305, dst, src []byte, key *[8]uint32, iv *[4]uint32
 		m.h = [5]uint32{}
 		m.r = [4]uint32{first[0] & 0x0fffffff, first[1] & 0x0ffffffc, first[2] & 0x0ffffffc, first[3] & 0x0ffffffc}
 		m.s = [4]uint32(first[4:8])
+		wipeWords((*[8]uint32)(first[:]))
 		iv[0]++
 	}
 	if whole < len(src) {
@@ -157,6 +173,9 @@ func xorSegments(s *[3]segment, key *[8]uint32, iv *[4]uint32)
 //
 //go:noescape
 func keyStreamARMNEON(m *poly1305, dst, src *byte, n int, key *[8]uint32, iv *[4]uint32)
+
+//go:noescape
+func xorNEON(dst, x, y *byte, n int)
 
 // poly1305ARM adds ad and p, each with zeros up to a multiple of 16 bytes, and
 // their lengths to m, and writes the tag; if tag is nil, it adds p alone, whole

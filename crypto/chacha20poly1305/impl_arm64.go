@@ -2,6 +2,8 @@
 
 package chacha20poly1305
 
+import "crypto/subtle"
+
 // neon is Advanced SIMD for ChaCha20 and 64-bit multiplications for Poly1305.
 const neon = 1
 
@@ -9,6 +11,13 @@ var implementations = [...]string{generic: "generic", neon: "neon"}
 
 // detect has nothing to look for: Advanced SIMD is part of what Go asks of arm64.
 func detect() (ids []uint8, why string) { return []uint8{neon}, "every arm64 CPU has Advanced SIMD" }
+
+func seal(dst, plaintext, ad []byte, key *[8]uint32, iv *[4]uint32) {
+	sealByParts(dst, plaintext, ad, key, iv)
+}
+
+// xor writes x XOR y to dst; all have one length.
+func xor(dst, x, y []byte) { subtle.XORBytes(dst, x, y) }
 
 // keyStream sets m, unless it is nil, to the one-time key of block iv[0] (RFC 8439
 // §2.6) and moves iv on to the next block; then it writes src XOR key stream to

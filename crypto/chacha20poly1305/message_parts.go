@@ -1,4 +1,4 @@
-//go:build purego || !(amd64 || mips || mipsle)
+//go:build purego || !(amd64 || arm || arm64 || mips || mipsle)
 
 package chacha20poly1305
 

@@ -46,52 +46,58 @@
 #define UMAAL(hi, lo, x, y)	WORD $(0xe0400090 | (hi)<<16 | (lo)<<12 | (x)<<8 | (y))
 
 // A column of h·r is < 4.75·2⁶⁰ and its high word < 4.75·2²⁸; h4·s[i] < 7.5·2²⁸
-// joins that word without a carry. COLUMN starts one from the high word lo of the
-// column before: (hi, lo) = lo + h4·s + x·h1.
-#define COLUMN(s, lo, hi, x, sn, lon, hin, xn) \
+// joins that word without a carry. COLUMN starts one from lo, the high word of the
+// column before: (s, lo) = lo + h4·s + x·h1. The numbers are those of s, lo and x.
+#define COLUMN(s, lo, x, sn, lon, xn) \
 	MULA	s, H4, lo, lo	\
-	MOVW	$0, hi		\
-	MULALU	x, H1, (hi, lo)
-#define COLUMN_V6(s, lo, hi, x, sn, lon, hin, xn) \
-	MUL	s, H4, hi	\
-	UMAAL(hin, lon, xn, 1)
+	MOVW	$0, s		\
+	MULALU	x, H1, (s, lo)
+#define COLUMN_V6(s, lo, x, sn, lon, xn) \
+	MUL	s, H4, s	\
+	UMAAL(sn, lon, xn, 1)
 
-// BLOCK adds the block R5, R6, R7, R8 and multiplies.
+// BLOCK adds the block R5, R6, R7, R8 and multiplies. The columns of h·r:
+//
+//	1:    h0·r0 + h1·s3 + h2·s2 + h3·s1		low word R9
+//	2³²:  h0·r1 + h1·r0 + h2·s3 + h3·s2 + h4·s1	low word R11
+//	2⁶⁴:  h0·r2 + h1·r1 + h2·r0 + h3·s3 + h4·s2	low word R6
+//	2⁹⁶:  h0·r3 + h1·r2 + h2·r1 + h3·r0 + h4·s3	low word R7
+//	2¹²⁸: h4·r0 < 6·2²⁸
+//
+// At the end, with H4 = 4q + H4 mod 4, 2¹²⁸·4q = 5q.
 #define BLOCK(START) \
 	ADD.S	R5, H0		/* h += block and the bit above it */ \
 	ADC.S	R6, H1		\
 	ADC.S	R7, H2		\
 	ADC.S	R8, H3		\
 	ADC	$1, H4		/* <= 4 + 1 + carry = 6 */ \
-	MOVM.IB	(R13), [R5, R6, R7, R8]	/* r0, s1, s2, s3 */ \
-	MULLU	R5, H0, (R11, R9) /* 1: h0·r0 + h1·s3 + h2·s2 + h3·s1, low word R9 */ \
+	MOVM.IB	(R13), [R5, R6, R7, R8, R12, R14] /* r0, s1, s2, s3, r1, r2 */ \
+	MULLU	R5, H0, (R11, R9) \
 	MULALU	R8, H1, (R11, R9) \
 	MULALU	R7, H2, (R11, R9) \
 	MULALU	R6, H3, (R11, R9) \
-	START(R6, R11, R12, R5, 6, 11, 12, 5) /* 2³²: h0·r1 + h1·r0 + h2·s3 + h3·s2 + h4·s1, R11 */ \
-	MOVW	R_1, R6		\
-	MULALU	R8, H2, (R12, R11) \
-	MULALU	R7, H3, (R12, R11) \
-	MULALU	R6, H0, (R12, R11) \
-	START(R7, R12, R14, R6, 7, 12, 14, 6) /* 2⁶⁴: h0·r2 + h1·r1 + h2·r0 + h3·s3 + h4·s2, R12 */ \
-	MOVW	R_2, R7		\
-	MULALU	R5, H2, (R14, R12) \
-	MULALU	R8, H3, (R14, R12) \
-	MULALU	R7, H0, (R14, R12) \
-	MULA	R8, H4, R14, R14 /* 2⁹⁶: h0·r3 + h1·r2 + h2·r1 + h3·r0 + h4·s3, R14; its high */ \
-	MOVW	R_3, R8		/* word goes to column 2¹²⁸, h4·r0 < 6·2²⁸ */ \
+	START(R6, R11, R5, 6, 11, 5) \
+	MULALU	R8, H2, (R6, R11) \
+	MULALU	R7, H3, (R6, R11) \
+	MULALU	R12, H0, (R6, R11) \
+	START(R7, R6, R12, 7, 6, 12) \
+	MULALU	R5, H2, (R7, R6) \
+	MULALU	R8, H3, (R7, R6) \
+	MULALU	R14, H0, (R7, R6) \
+	MULA	R8, H4, R7, R7	\
+	MOVW	R_3, R8		\
 	MUL	R5, H4, H4	\
-	MULALU	R7, H1, (H4, R14) \
-	MULALU	R6, H2, (H4, R14) \
-	MULALU	R5, H3, (H4, R14) \
-	MULALU	R8, H0, (H4, R14) \
-	BIC	$3, H4, R5	/* with H4 = 4q + H4 mod 4, 2¹²⁸·4q = 5q */ \
+	MULALU	R14, H1, (H4, R7) \
+	MULALU	R12, H2, (H4, R7) \
+	MULALU	R5, H3, (H4, R7) \
+	MULALU	R8, H0, (H4, R7) \
+	BIC	$3, H4, R5	\
 	ADD	H4>>2, R5	/* < 1.25·10.1·2²⁸ */ \
 	AND	$3, H4		\
 	ADD.S	R5, R9, H0	\
 	ADC.S	$0, R11, H1	\
-	ADC.S	$0, R12, H2	\
-	ADC.S	$0, R14, H3	\
+	ADC.S	$0, R6, H2	\
+	ADC.S	$0, R7, H3	\
 	ADC	$0, H4		/* <= 4 */
 
 // NEXTBLOCK takes a block from R12.
