@@ -4,7 +4,9 @@
 // Reads:   dst, src any alignment; the same place or apart.
 // Spec:    RFC 8439 §2.4.
 // Time:    constant; branches and addresses depend on n alone.
-// Stack:   the key stream is wiped before RET; the key is never stored.
+// Stack:   the key stream is wiped before RET, from registers too; of the key one
+//          word at most is stored, and wiped.
+// Text:    2.1 kB.
 // Tested:  by qemu-x86_64 -cpu Nehalem, and on CPUs with AVX2.
 //
 // A register has one word of four blocks. Words 8 and 10 take turns in X8, and X10
@@ -245,6 +247,21 @@ wipe16:
 	ADDQ $16, BASE
 	DECL AX
 	JNZ  wipe16
+	PXOR X1, X1
+	PXOR X2, X2
+	PXOR X3, X3
+	PXOR X4, X4
+	PXOR X5, X5
+	PXOR X6, X6
+	PXOR X7, X7
+	PXOR X8, X8
+	PXOR X9, X9
+	PXOR X10, X10
+	PXOR X11, X11
+	PXOR X12, X12
+	PXOR X13, X13
+	PXOR X14, X14
+	PXOR X15, X15
 
 done:
 	RET

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -46,6 +48,62 @@ func TestRefusedAVX2(t *testing.T) {
 		dst := bytes.Repeat([]byte{guard}, n)
 		if c.Open(dst, 0, make([]byte, n+Overhead), nil) || !bytes.Equal(dst, bytes.Repeat([]byte{want}, n)) {
 			t.Errorf("%d bytes: accepted, or not all bytes are %#x", n, want)
+		}
+	}
+}
+
+// aeadAVX2 leaves no key stream and no one-time key in its frame: 8 bytes of either
+// are looked for at each address.
+func TestStreamNotLeftOnStack(t *testing.T) {
+	if raceDetector || !slices.Contains(Implementations(), "avx2") {
+		t.Skip("no AVX2, or the race detector")
+	}
+	before, _ := Implementation()
+	defer Use(before)
+	Use("avx2")
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+
+	var c Cipher
+	c.Init((*[KeySize]byte)([]byte(key0)))
+	stack := new([stackDepth]byte)
+	for _, n := range []int{1, 64, 192, 320, 448, 576, 960, 1420, 3000} {
+		// Zeros sealed are the key stream; block 0 comes from the generic code.
+		stream, opened := make([]byte, n+Overhead), make([]byte, n)
+		c.Seal(stream, 1, opened, nil)
+		var first [blockSize]byte
+		xorBlocksGeneric(first[:], first[:], &c.key, &[4]uint32{2: 1})
+		var m poly1305
+		m.init((*[32]byte)(first[:]))
+		secret := map[uint64]string{m.r[0]: "r", m.r[1]: "r", m.r[1] + m.r[1]>>2: "r·5/4"}
+		add := func(name string, b []byte) {
+			for i := 0; i+8 <= len(b); i++ {
+				secret[binary.LittleEndian.Uint64(b[i:])] = fmt.Sprintf("%s byte %d", name, i)
+			}
+		}
+		add("one-time key", first[:32])
+		add("key stream", stream[:n])
+		forged := bytes.Clone(stream)
+		forged[n] ^= 1
+		for _, f := range []struct {
+			name string
+			call func()
+		}{
+			{"Seal", func() { c.Seal(stream, 1, opened, nil) }},
+			{"Open", func() { c.Open(opened, 1, stream, nil) }},
+			{"Open, refused", func() { c.Open(opened, 1, forged, nil) }},
+		} {
+			clear(opened)
+			clearStack()
+			f.call()
+			deadStack(stack)
+			slices.Reverse(stack[:])
+			for i := range len(stack) - 8 {
+				if name, ok := secret[binary.LittleEndian.Uint64(stack[i:])]; ok {
+					t.Errorf("%s of %d bytes left 8 bytes of the %s", f.name, n, name)
+					break
+				}
+			}
 		}
 	}
 }
