@@ -438,20 +438,26 @@ done:
 	VST1_2P(0, 11)
 	VST1_2P(0, 11)
 	VST1_2P(0, 11)
-	VST1_1(0, 11)		// 412 bytes and one word more
+	VST1_1P(0, 11)
+	SUB	$4, R11		// the frame has 412 bytes
+	VST1_1(0, 11)
 	RET
 
-// func xorNEON(dst, x, y *byte, n int)
-TEXT ·xorNEON(SB), NOSPLIT, $0-16
+// func xorWipeNEON(dst, x, y *byte, n int)
+TEXT ·xorWipeNEON(SB), NOSPLIT, $0-16
 	MOVW	dst+0(FP), R8
 	MOVW	x+4(FP), R5
 	MOVW	y+8(FP), R11
 	MOVW	n+12(FP), N
+	VEOR(4, 4, 4)
+	VEOR(5, 5, 5)
+	MOVW	$0, R7
 	SUB.S	$32, N
 	BLT	last
 chunk:
 	VLD1_2P(0, 5)
-	VLD1_2P(2, 11)
+	VLD1_2(2, 11)
+	VST1_2P(4, 11)
 	VEOR(0, 0, 2)
 	VEOR(1, 1, 3)
 	VST1_2P(0, 8)
@@ -462,7 +468,8 @@ last:
 	BEQ	done
 byte:
 	MOVBU.P	1(R5), R9
-	MOVBU.P	1(R11), R12
+	MOVBU	(R11), R12
+	MOVB.P	R7, 1(R11)
 	EOR	R12, R9
 	MOVB.P	R9, 1(R8)
 	SUB.S	$1, N

@@ -50,8 +50,8 @@ func seal(dst, plaintext, ad []byte, key *[8]uint32, iv *[4]uint32) {
 	poly1305ARM(&m, tag, unsafe.SliceData(ad), len(ad), &dst[0], n, true)
 }
 
-// xor writes x XOR y to dst; all have one length, not 0.
-func xor(dst, x, y []byte) { xorNEON(&dst[0], &x[0], &y[0], len(dst)) }
+// xorWipe writes x XOR y to dst, then zeros to y; all have one length, not 0.
+func xorWipe(dst, x, y []byte) { xorWipeNEON(&dst[0], &x[0], &y[0], len(dst)) }
 
 // keyStream sets m, unless it is nil, to the one-time key of block iv[0] (RFC 8439
 // §2.6) and moves iv on to the next block; then it writes src XOR key stream to
@@ -175,7 +175,7 @@ func xorSegments(s *[3]segment, key *[8]uint32, iv *[4]uint32)
 func keyStreamARMNEON(m *poly1305, dst, src *byte, n int, key *[8]uint32, iv *[4]uint32)
 
 //go:noescape
-func xorNEON(dst, x, y *byte, n int)
+func xorWipeNEON(dst, x, y *byte, n int)
 
 // poly1305ARM adds ad and p, each with zeros up to a multiple of 16 bytes, and
 // their lengths to m, and writes the tag; if tag is nil, it adds p alone, whole

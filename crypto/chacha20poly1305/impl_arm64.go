@@ -16,8 +16,11 @@ func seal(dst, plaintext, ad []byte, key *[8]uint32, iv *[4]uint32) {
 	sealByParts(dst, plaintext, ad, key, iv)
 }
 
-// xor writes x XOR y to dst; all have one length.
-func xor(dst, x, y []byte) { subtle.XORBytes(dst, x, y) }
+// xorWipe writes x XOR y to dst, then zeros to y; all have one length.
+func xorWipe(dst, x, y []byte) {
+	subtle.XORBytes(dst, x, y)
+	wipe(y)
+}
 
 // keyStream sets m, unless it is nil, to the one-time key of block iv[0] (RFC 8439
 // §2.6) and moves iv on to the next block; then it writes src XOR key stream to
