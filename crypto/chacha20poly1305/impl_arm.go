@@ -160,6 +160,7 @@ func keyStreamUnaligned(m *poly1305, dst, src []byte, key *[8]uint32, iv *[4]uin
 		dst, src = dst[n:], src[n:]
 		iv[0] += bounce / blockSize
 	}
+	wipe(buf[:]) // key stream, where HChaCha20 hands in zeros
 }
 
 // xorSegments writes src XOR key stream to dst for each segment in turn, and
