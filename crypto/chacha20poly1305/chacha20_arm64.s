@@ -8,9 +8,9 @@
 // Tested:  qemu-aarch64 -cpu cortex-a53.
 //
 // Four blocks lie across the lanes: word i of all of them is V(i), so a quarter
-// round needs no shuffle. Afterwards words are turned into blocks. A single
-// block (the one-time key of a message to open) has a row of the state in a
-// register, and shuffles between column and diagonal rounds.
+// round needs no shuffle. Afterwards words are turned into blocks. The last one or
+// two blocks have a row of the state in a register, and shuffles between column
+// and diagonal rounds: a little more than half of the work for four.
 //
 // Go reserves R18 (platform), R27 (assembler temporary), R28 (g), R29 (frame),
 // R30 (link).
@@ -120,28 +120,46 @@ GLOBL ·sigmaARM64(SB), NOPTR|RODATA, $48
 	XOR4(V4, V5, V6, V7, r0, r1, r2, r3) \
 	VST1.P	[V4.B16, V5.B16, V6.B16, V7.B16], 64(DST)
 
-// A half of a double round on one block, rows V16..V19; V20 is used.
-#define ROUND1 \
-	VADD	V17.S4, V16.S4, V16.S4 \
-	VEOR	V16.B16, V19.B16, V19.B16 \
+// ROUND2 is half a double round of two blocks by rows, V16..V19 and V20..V23; V4
+// and V5 are used.
+#define ROUND2 \
+	ADD2(V16, V20, V17, V21) \
+	XOR2(V19, V23, V16, V20) \
 	VREV32	V19.H8, V19.H8 \
-	VADD	V19.S4, V18.S4, V18.S4 \
-	VEOR	V18.B16, V17.B16, V20.B16 \
-	VSHL	$12, V20.S4, V17.S4 \
-	VSRI	$20, V20.S4, V17.S4 \
-	VADD	V17.S4, V16.S4, V16.S4 \
-	VEOR	V16.B16, V19.B16, V19.B16 \
+	VREV32	V23.H8, V23.H8 \
+	ADD2(V18, V22, V19, V23) \
+	XORROT2(V17, V21, V18, V22, 12, 20) \
+	ADD2(V16, V20, V17, V21) \
+	XOR2(V19, V23, V16, V20) \
 	VTBL	ROTL8.B16, [V19.B16], V19.B16 \
-	VADD	V19.S4, V18.S4, V18.S4 \
-	VEOR	V18.B16, V17.B16, V20.B16 \
-	VSHL	$7, V20.S4, V17.S4 \
-	VSRI	$25, V20.S4, V17.S4
+	VTBL	ROTL8.B16, [V23.B16], V23.B16 \
+	ADD2(V18, V22, V19, V23) \
+	XORROT2(V17, V21, V18, V22, 7, 25)
+
+#define ADD2(a, e, b, f) \
+	VADD	b.S4, a.S4, a.S4 \
+	VADD	f.S4, e.S4, e.S4
+
+#define XOR2(d, h, a, e) \
+	VEOR	a.B16, d.B16, d.B16 \
+	VEOR	e.B16, h.B16, h.B16
+
+#define XORROT2(b, f, c, g_, left, right) \
+	VEOR	c.B16, b.B16, V4.B16 \
+	VEOR	g_.B16, f.B16, V5.B16 \
+	VSHL	$left, V4.S4, b.S4 \
+	VSHL	$left, V5.S4, f.S4 \
+	VSRI	$right, V4.S4, b.S4 \
+	VSRI	$right, V5.S4, f.S4
 
 // SHIFTROWS turns rows b, c, d left by the given bytes.
 #define SHIFTROWS(b, c, d) \
 	VEXT	$b, V17.B16, V17.B16, V17.B16 \
+	VEXT	$b, V21.B16, V21.B16, V21.B16 \
 	VEXT	$c, V18.B16, V18.B16, V18.B16 \
-	VEXT	$d, V19.B16, V19.B16, V19.B16
+	VEXT	$c, V22.B16, V22.B16, V22.B16 \
+	VEXT	$d, V19.B16, V19.B16, V19.B16 \
+	VEXT	$d, V23.B16, V23.B16, V23.B16
 
 // INITMAC keys MAC with the first half of block V16..V19: h = 0, r clamped, s.
 #define INITMAC \
@@ -170,14 +188,14 @@ TEXT ·keyStreamNEON(SB), NOSPLIT, $0-72
 	VLD1	(X), [LANES.B16, ROTL8.B16]
 	MOVWU	(IV), COUNTER
 
-	// One block to make?
-	CBZ	MAC, nomac
-	CBZ	N, one
-	B	four
-nomac:
+	CBZ	MAC, next
 	CMP	$64, N
-	BLS	one
+	BLS	two
+	B	four
 
+next:
+	CMP	$128, N
+	BLS	two
 four:
 	LOADROW(SIGMA, V0, V1, V2, V3)
 	LOADROW(KEY, V4, V5, V6, V7)
@@ -209,6 +227,7 @@ rounds:
 	TRANSPOSE(V8, V9, V10, V11, V18, V22, V26, V2)
 	TRANSPOSE(V12, V13, V14, V15, V19, V23, V27, V3)
 
+emit:
 	CBZ	MAC, block0
 	INITMAC
 	MOVD	ZR, MAC
@@ -227,7 +246,7 @@ block1:
 	SUBS	$64, N
 	BLT	tail3
 	XORBLOCK(V0, V1, V2, V3)
-	CBNZ	N, four
+	CBNZ	N, next
 	RET
 
 tail1:
@@ -290,28 +309,31 @@ tail1byte:
 done:
 	RET
 
-one:
-	VLD1	(SIGMA), [V16.S4]
-	VLD1	(KEY), [V17.S4, V18.S4]
-	VLD1	(IV), [V19.S4]
+two:
+	VLD1	(SIGMA), [V8.S4]
+	VLD1	(KEY), [V9.S4, V10.S4]
+	VLD1	(IV), [V11.S4]
+	VMOV	COUNTER, V11.S[0]
+	ADDW	$1, COUNTER
+	VMOV	V11.B16, V12.B16
+	VMOV	COUNTER, V12.S[0]
+	VMOV	V8.B16, V16.B16
+	VMOV	V9.B16, V17.B16
+	VMOV	V10.B16, V18.B16
+	VMOV	V11.B16, V19.B16
+	VMOV	V8.B16, V20.B16
+	VMOV	V9.B16, V21.B16
+	VMOV	V10.B16, V22.B16
+	VMOV	V12.B16, V23.B16
 	MOVD	$10, ROUNDS
-rounds1:
-	ROUND1
+rounds2:
+	ROUND2
 	SHIFTROWS(4, 8, 12)
-	ROUND1
+	ROUND2
 	SHIFTROWS(12, 8, 4)
 	SUB	$1, ROUNDS
-	CBNZ	ROUNDS, rounds1
+	CBNZ	ROUNDS, rounds2
 
-	VLD1	(SIGMA), [V4.S4]
-	VLD1	(KEY), [V5.S4, V6.S4]
-	VLD1	(IV), [V7.S4]
-	ADD4(V16, V17, V18, V19, V4, V5, V6, V7)
-	CBZ	MAC, lastblock
-	INITMAC
-	RET
-lastblock:
-	SUBS	$64, N
-	BLT	tail
-	XORBLOCK(V16, V17, V18, V19)
-	RET
+	ADD4(V16, V17, V18, V19, V8, V9, V10, V11)
+	ADD4(V20, V21, V22, V23, V8, V9, V10, V12)
+	B	emit
