@@ -33,23 +33,32 @@ func isaLevel(auxv [][2]uintptr, cpuinfo func() string) (level, why string) {
 			return level, "AT_BASE_PLATFORM " + level
 		}
 	}
-	for line := range strings.Lines(cpuinfo()) {
-		name, value, _ := strings.Cut(line, ":")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		switch {
-		case name == "isa" && strings.Contains(value, "r2"):
-			return "mips32r2", "/proc/cpuinfo isa " + value
-		case name == "isa" && strings.Contains(value, "mips32r1"):
-			return "mips32", "/proc/cpuinfo isa " + value
-		case name == "cpu model": // above isa; kernels before 3.8 have no isa line
-			for _, core := range []string{"24K", "34K", "74K", "1004K", "1074K", "M14K", "interAptiv", "proAptiv"} {
-				if strings.HasPrefix(value, "MIPS "+core) {
-					return "mips32r2", "/proc/cpuinfo cpu model " + value
-				}
-			}
+	info := cpuinfo()
+	if isa := field(info, "isa"); strings.Contains(isa, "r2") {
+		return "mips32r2", "/proc/cpuinfo isa " + isa
+	} else if isa != "" {
+		return "mips32", "/proc/cpuinfo isa " + isa
+	}
+	// Kernels before 3.8 have no such line.
+	model := field(info, "cpu model")
+	for _, core := range [...]string{"24K", "34K", "74K", "1004K", "1074K", "M14K", "interAptiv", "proAptiv"} {
+		if strings.HasPrefix(model, "MIPS "+core) {
+			return "mips32r2", "/proc/cpuinfo cpu model " + model
 		}
 	}
 	return "mips32", "neither AT_BASE_PLATFORM nor /proc/cpuinfo tells"
+}
+
+// field returns the value of a line "name : value" of /proc/cpuinfo.
+func field(info, name string) string {
+	for info != "" {
+		var line string
+		line, info, _ = strings.Cut(info, "\n")
+		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }
 
 // formsFor returns the assembly that a CPU of that level can run, best first.
