@@ -36,6 +36,12 @@
 #define VSWPHILO(d, m)	WORD $(0xf3b21000 | QD(d) | QM(m))
 // vdup.32 qd, rt
 #define VDUP(d, t)	WORD $(0xeea00b10 | ((d)&7)<<17 | ((d)>>3)<<7 | (t)<<12)
+// vmov.32 d(2d)[0], rt
+#define VMOVLANE0(d, t)	WORD $(0xee000b10 | ((d)&7)<<17 | ((d)>>3)<<7 | (t)<<12)
+// vmov qd, qm
+#define VMOV(d, m)	WORD $(0xf2200150 | QD(d) | QN(m) | QM(m))
+// vext.8 qd, qd, qd, #bytes: qd turned by bytes towards lane 0
+#define VTURN(d, bytes)	WORD $(0xf2b00040 | (bytes)<<8 | QD(d) | QN(d) | QM(d))
 // vld1.8 {qd}, [rn]
 #define VLD1_1(d, n)	WORD $(0xf4200a0f | QD(d) | (n)<<16)
 // vst1.8 {qd}, [rn]

@@ -7,7 +7,8 @@
 // Stack:   the frame holds words from which the key follows; wiped before return.
 // Tested:  qemu-arm -cpu cortex-a7.
 //
-// Word i of four blocks is a register, so a quarter round needs no shuffle. 14
+// Word i of four blocks is a register, so a quarter round needs no shuffle; the
+// last one or two blocks are made by rows, which takes half of the work. 14
 // words have a register and two one for what a rotation needs. Row c shares two:
 // words 8 and 9, or 10 and 11, are in memory, as in chacha20_arm.s; and as there,
 // the part of the first column round that is the same for all blocks is done once.
@@ -147,6 +148,15 @@ GLOBL ·constantsNEON(SB), NOPTR|RODATA, $32
 	VADD(w2, w2, row)	\
 	VADD(w3, w3, row)
 
+// TURNROWS turns the rows b, c, d of two blocks.
+#define TURNROWS(b, c, d) \
+	VTURN(1, b)		\
+	VTURN(5, b)		\
+	VTURN(2, c)		\
+	VTURN(6, c)		\
+	VTURN(3, d)		\
+	VTURN(7, d)
+
 // Half a block: 32 bytes of 64. The pointers move on by r14 = 64.
 #define XORHALF(t, u, row0, row1) \
 	VLD1_2R(t, 2, 14)	\
@@ -215,7 +225,17 @@ TEXT ·keyStreamARMNEON(SB), NOSPLIT, $FRAME-24
 	ADD	$LOWS, R13, LOW
 	ADD	$HIGHS, R13, HIGH
 
+	CMP	$0, MAC
+	BEQ	lasttwo
+	CMP	$64, N
+	BLE	two
+	B	zero
+lasttwo:
+	CMP	$128, N
+	BLE	two
+
 	// Blocks at the edges are made in SCRATCH: key stream XOR zeros.
+zero:
 	VEOR(0, 0, 0)
 	VEOR(1, 1, 1)
 	ADD	$SCRATCH, R13, R11
@@ -229,7 +249,11 @@ TEXT ·keyStreamARMNEON(SB), NOSPLIT, $FRAME-24
 	VST1_2P(0, 11)
 	MOVW	$0, R12
 	MOVW	R12, NONCE(R13)
+	B	four
 
+next:
+	CMP	$128, N
+	BLE	two
 four:
 	MOVW	$·constantsNEON(SB), R12
 	ADD	$ONCE, R13, R11
@@ -342,7 +366,7 @@ xor:
 	CMP	$0, MAC
 	BNE	init
 	CMP	$0, N
-	BGT	four
+	BGT	next
 	BEQ	done
 	ADD	$SCRATCH, R13, R11
 	ADD	$256, N
@@ -376,7 +400,7 @@ init:
 	ADD	$LOWS, R13, LOW
 	ADD	$HIGHS, R13, HIGH
 	CMP	$0, N
-	BGT	four
+	BGT	next
 	BEQ	done
 	ADD	$192, N
 	BEQ	done
@@ -442,6 +466,55 @@ done:
 	SUB	$4, R11		// the frame has 412 bytes
 	VST1_1(0, 11)
 	RET
+
+	// Two blocks of rows, q0..q3 and q4..q7, are made in SCRATCH; N <= 128, or 64
+	// if the first of them is for MAC. q8..q11 and q8..q10, q12 are the states.
+two:
+	MOVW	SRC, NEXTSRC
+	MOVW	$·constantsNEON+16(SB), R12
+	VLD1_1(8, 12)
+	VLD1_2(9, 4)
+	MOVW	iv+20(FP), R12
+	VLD1_1(11, 12)
+	VMOV(12, 11)
+	VMOVLANE0(11, 9)
+	ADD	$1, COUNTER
+	VMOVLANE0(12, 9)
+	VMOV(0, 8)
+	VMOV(1, 9)
+	VMOV(2, 10)
+	VMOV(3, 11)
+	VMOV(4, 8)
+	VMOV(5, 9)
+	VMOV(6, 10)
+	VMOV(7, 12)
+	MOVW	$10, ROUNDS
+rounds2:
+	QUARTERS(0, 1, 2, 3, 4, 5, 6, 7)
+	TURNROWS(4, 8, 12)
+	SUB.S	$1, ROUNDS	// WORDs down to BNE leave the flags alone
+	QUARTERS(0, 1, 2, 3, 4, 5, 6, 7)
+	TURNROWS(12, 8, 4)
+	BNE	rounds2
+	VADD(0, 0, 8)
+	VADD(1, 1, 9)
+	VADD(2, 2, 10)
+	VADD(3, 3, 11)
+	VADD(4, 4, 8)
+	VADD(5, 5, 9)
+	VADD(6, 6, 10)
+	VADD(7, 7, 12)
+	ADD	$SCRATCH, R13, R11
+	VST1_2P(0, 11)
+	VST1_2P(2, 11)
+	VST1_2P(4, 11)
+	VST1_2(6, 11)
+	MOVW	DST, NEXTDST
+	SUB	$96, R11
+	CMP	$0, MAC
+	BEQ	tail
+	SUB	$192, N
+	B	init
 
 // func xorWipeNEON(dst, x, y *byte, n int)
 TEXT ·xorWipeNEON(SB), NOSPLIT, $0-16
