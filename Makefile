@@ -5,7 +5,10 @@
 # A fresh Debian with Go and make is enough: what else is needed gets installed.
 
 GO    ?= go
-BUILD  = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w'
+BUILD  = CGO_ENABLED=0 $(GO) build -ldflags '-s -w'
+
+# For build, vet and test alike, so that they share what is compiled.
+export GOFLAGS := $(GOFLAGS) -trimpath
 
 TARGETS    = amd64 arm64 armv5 armv6 armv7 mips mipsle
 env_amd64  = GOARCH=amd64
@@ -21,7 +24,10 @@ env_mipsle = GOARCH=mipsle GOMIPS=softfloat
 UNITS  = $(shell $(GO) list ./... | grep -v '/test$$')
 QEMU   = ./crypto/... ./noise ./conf
 
-.PHONY: all build cross vet deps test unit-test race-test qemu-test interop-test soak demo fuzz-short sizes kernel clean $(TARGETS:%=cross-%)
+# Tests of ./test that are worth a daemon with the race detector, beside TestMatrixRace.
+RACE   = Roaming|Rekey|Persistent|LinkDown|ListenPort|UAPI|Clients|StockWg|Independent|Flood|UpDown
+
+.PHONY: all build cross vet deps test unit-test race-test qemu-test interop-test soak demo fuzz-short sizes targets kernel clean $(TARGETS:%=cross-%)
 
 all: build
 
@@ -46,13 +52,15 @@ unit-test:
 
 race-test:
 	CGO_ENABLED=1 $(GO) test -race $(UNITS)
+	CGO_ENABLED=1 $(GO) build -race -o build/wgd-race ./cmd/wgd
+	WGD=$(CURDIR)/build/wgd-race $(GO) test -count=1 -parallel 4 -run '$(RACE)' ./test
 
 qemu-test:
 	$(env_mips) CGO_ENABLED=0 $(GO) test -exec 'qemu-mips-static -cpu 24Kc' $(QEMU)
 	$(env_mipsle) CGO_ENABLED=0 $(GO) test -exec 'qemu-mipsel-static -cpu 24Kc' $(QEMU)
 
 interop-test: kernel
-	$(GO) test -count=1 -timeout 20m ./test
+	$(GO) test -count=1 -parallel 4 -timeout 20m ./test
 
 # The long forms of tests that interop-test does in short: a full idle minute.
 soak:
@@ -73,6 +81,10 @@ fuzz-short:
 # when one grows by more than 3 % over the recorded figure.
 sizes: cross
 	@for t in $(TARGETS); do echo "$$t $$(stat -c %s build/wgd-$$t)"; done | tee test/sizes.txt
+
+# What is built for, for the tests: a name and its environment a line.
+targets:
+	@$(foreach t,$(TARGETS),echo $(t) $(env_$(t));)
 
 # The kernel whose own WireGuard is the peer in TestKernel.
 kernel:

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"wgd/conf"
+	"wgd/internal/loud"
 	"wgd/uapi"
 )
 
@@ -231,10 +232,10 @@ func stockWG(t *testing.T) func(file string) string {
 	t.Helper()
 	version, err := exec.Command("wg", "--version").Output()
 	if err != nil || !strings.Contains(string(version), "v1.0.20210914") {
-		t.Skip("the measured version of wg(8) is not installed")
+		loud.Skip(t, "the measured version of wg(8) is not installed")
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("wg(8) serves root only")
+		loud.Skip(t, "wg(8) serves root only")
 	}
 	ifname := fmt.Sprintf("wgdo%d", os.Getpid())
 	l, err := uapi.Listen(ifname)

@@ -89,8 +89,9 @@ func Load(path string) (*Config, []Warning, error) {
 }
 
 // Parse reads an INI file; name is for messages. It accepts what wg(8) and
-// wg-quick(8) accept, but for numbers out of range, service names as ports, and IPv4
-// addresses that are not four decimal numbers. It keeps no reference to data.
+// wg-quick(8) accept, and also a byte order mark and comments by ';'. It refuses what
+// wg takes for something else than it looks like: numbers out of range or with a sign,
+// service names as ports, IPv4 endpoints that are not four decimal numbers. It keeps no reference to data.
 func Parse(name string, data []byte) (*Config, []Warning, error) {
 	p := parser{
 		file:   name,

@@ -103,6 +103,8 @@ func TestErrors(t *testing.T) {
 		{"short IPv4", peer + "Endpoint = 1.2.3:5\n", "f:3:12: Endpoint: 1.2.3:5: not an IPv4 address of four decimal numbers (expected 192.0.2.1:51820, [2001:db8::1]:51820 or name:51820)"},
 		{"hexadecimal IPv4", peer + "Endpoint = 0x1020304:5\n", "f:3:12: Endpoint: 0x1020304:5: not an IPv4 address of four decimal numbers (expected 192.0.2.1:51820, [2001:db8::1]:51820 or name:51820)"},
 		{"three colons", peer + "Endpoint = [fd99:::2]:5\n", "f:3:12: Endpoint: [fd99:::2]:5: not an IPv6 address (expected 192.0.2.1:51820, [2001:db8::1]:51820 or name:51820)"},
+		{"a zone that is no interface", peer + "Endpoint = fe80::1%a]:5\n", "f:3:12: Endpoint: fe80::1%a]:5: zone is not an interface (expected 192.0.2.1:51820, [2001:db8::1]:51820 or name:51820)"},
+		{"a key too long to show", iface + strings.Repeat("x", 21) + " = 1\n", "f:2:1: unknown key (expected one of PrivateKey, ListenPort, FwMark, Address, DNS, MTU, Table, PreUp, PostUp, PreDown, PostDown, SaveConfig)"},
 		{"port far out of range", peer + "Endpoint = a:99999999999999999999\n", "f:3:12: Endpoint: a:99999999999999999999: port out of range 0 to 65535 (expected 192.0.2.1:51820, [2001:db8::1]:51820 or name:51820)"},
 		{"the first peer has no key", "[Peer]\n[Peer]\nPublicKey = " + testPeer, "f:1:1: PublicKey: missing in this [Peer] (expected one)"},
 	} {
@@ -146,7 +148,7 @@ func TestWarnings(t *testing.T) {
 // A secret in the wrong place, whole or damaged, is in no message.
 func TestMessagesShowNoSecret(t *testing.T) {
 	const secret = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk="
-	damaged := []string{secret, secret[:43], secret[:40], secret[:20] + " " + secret[20:], secret + "=", "x" + secret, strings.ToLower(secret), secret + ":5", secret + "/24"}
+	damaged := []string{secret, secret[:43], secret[:40], secret[:20] + " " + secret[20:], secret[6:22], secret + "=", "x" + secret, strings.ToLower(secret), secret + ":5", secret + "/24"}
 	var lines []string
 	for _, s := range damaged {
 		lines = append(lines, s, s+" = 5", "["+s+"]", "PrivateKey"+s)

@@ -130,7 +130,11 @@ func (c *change) setPrivateKey(k noise.PrivateKey) {
 		index, had := p.initiation.LocalIndex(), p.initiation.State() != noise.StateNone
 		p.initiation.Wipe()
 		p.timers.lastHandshake = 0
+		hello := p.running && (p.timers.interval != 0 || p.staged.n > 0)
 		p.mu.Unlock()
+		if hello {
+			c.hello = append(c.hello, p)
+		}
 		if had {
 			c.index.remove(index)
 		}
@@ -188,7 +192,7 @@ func (c *change) updatePeer(u *conf.PeerUpdate, e endpoint) {
 	now := c.clock.Now()
 	hello := false
 	p.mu.Lock()
-	if u.PresharedKey != nil {
+	if u.PresharedKey != nil && *u.PresharedKey != conf.Key(p.remote.PresharedKey()) {
 		// For the next handshake; the session there is goes on.
 		p.remote.SetPresharedKey(noise.PresharedKey(*u.PresharedKey))
 		p.epoch++

@@ -47,8 +47,10 @@ type Device struct {
 	private noise.PrivateKey
 	port    uint16 // asked for, or in use; 0: any
 	mark    uint32
-	up      bool // the interface is, so sockets should be open
-	opening bool // openLoop is trying to
+	up      bool          // the interface is, so sockets should be open
+	opening bool          // openLater is trying to
+	pause   time.Duration // before it tries again
+	opened  noise.Instant // when there were sockets last
 	closing bool
 	peers   []*Peer                // in order of insertion
 	owners  map[netip.Prefix]*Peer // who has each allowed IP
@@ -69,6 +71,7 @@ type Device struct {
 	alarm        sync.Mutex // makes the clock follow the schedule
 	admission    admission
 	handshakes   chan handshakeMessage
+	cookieJobs   chan handshakeMessage
 	initiations  initiations
 	stagedBytes  atomic.Int32 // what is left of maxStagedBytes
 	unreachables tokenBucket  // guarded by tx.mu
@@ -141,6 +144,7 @@ func newDevice(o Options) *Device {
 		jitter:     func() time.Duration { return mathrand.N(maxJitter) },
 		owners:     make(map[netip.Prefix]*Peer),
 		handshakes: make(chan handshakeMessage, maxHandshakes),
+		cookieJobs: make(chan handshakeMessage, maxCookieJobs),
 		closed:     make(chan struct{}),
 		dead:       make(chan struct{}),
 	}
@@ -242,6 +246,7 @@ func (d *Device) setUp(up bool) {
 	}
 	if err := d.open(); err != nil {
 		d.log.Errorf("listen on UDP port %d: %v; trying again", d.port, err)
+		d.pause = minPause
 		d.openLater()
 		return
 	}
@@ -288,6 +293,7 @@ func (d *Device) newBinding(port uint16, mark uint32) (*binding, error) {
 // setBinding puts new sockets to work and closes the old. mu is held.
 func (d *Device) setBinding(b *binding) {
 	d.port = b.port
+	d.opened = d.clock.Now()
 	old := d.bind.Swap(b)
 	for _, c := range b.conns() {
 		d.run(func() {
@@ -309,8 +315,14 @@ func (d *Device) socketDied(b *binding, err error) {
 	d.log.Errorf("UDP socket: %v; opening a new one", err)
 	d.bind.Store(nil)
 	b.close() // both: the new pair wants the same port
+	if d.clock.Now() >= after(d.opened, maxPause) {
+		d.pause = 0
+	}
 	d.openLater()
 }
+
+// Between attempts to open sockets, and between sockets that die at once.
+const minPause, maxPause = 100 * time.Millisecond, 30 * time.Second
 
 // openLater tries to open the sockets until it succeeds or the interface goes down:
 // at once, then less and less often. mu is held.
@@ -320,26 +332,23 @@ func (d *Device) openLater() {
 	}
 	d.opening = true
 	d.run(func() {
-		const first, most = 100 * time.Millisecond, 30 * time.Second
-		for wait := first; ; wait = min(2*wait, most) {
-			d.mu.Lock()
-			ended := d.closing || !d.up || d.bind.Load() != nil
-			if !ended && d.open() == nil {
-				d.log.Errorf("listening on UDP port %d", d.port)
-				d.greet()
-				ended = true
-			}
-			if ended {
-				d.opening = false
-				d.mu.Unlock()
-				return
-			}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for !d.closing && d.up && d.bind.Load() == nil {
+			pause := d.pause
+			d.pause = min(max(2*pause, minPause), maxPause)
 			d.mu.Unlock()
 			select {
-			case <-time.After(wait):
+			case <-time.After(pause):
 			case <-d.closed:
 			}
+			d.mu.Lock()
+			if !d.closing && d.up && d.bind.Load() == nil && d.open() == nil {
+				d.log.Errorf("listening on UDP port %d", d.port)
+				d.greet()
+			}
 		}
+		d.opening = false
 	})
 }
 
@@ -390,6 +399,8 @@ func (d *Device) timerLoop() {
 		for p, _ := d.schedule.pop(now); p != nil; p, _ = d.schedule.pop(now) {
 			d.runTimers(p, now)
 		}
+		d.admission.any.release(now)
+		d.admission.proven.release(now)
 		d.setAlarm()
 	}
 }

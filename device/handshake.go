@@ -20,8 +20,9 @@ const (
 	// cookie reply, §5.3, and for loadedTime after that.
 	loadedHandshakes = maxHandshakes / 8
 	loadedTime       = time.Second
-	// maxCookieJobs bounds what messages that will only get a cookie reply may take
-	// of the queue.
+	// maxCookieJobs bounds the messages that wait for a cookie reply, which is all
+	// they get. They have a queue of their own: they are no load, and whoever sends
+	// them must not take the place of others.
 	maxCookieJobs = maxHandshakes / 2
 
 	// handshakeTOS marks handshake messages: DSCP AF41.
@@ -30,10 +31,9 @@ const (
 
 // A handshakeMessage waits for the handshake goroutine. It has a valid mac1.
 type handshakeMessage struct {
-	size   int
-	data   [noise.InitiationSize]byte // the largest of the three
-	from   endpoint
-	cookie bool // answer with a cookie reply, no more
+	size int
+	data [noise.InitiationSize]byte // the largest of the three
+	from endpoint
 }
 
 func (m *handshakeMessage) bytes() []byte { return m.data[:m.size] }
@@ -67,7 +67,7 @@ func (d *Device) admit(g *datagram, now noise.Instant) {
 		// It has no MACs; it is tied to an index of ours and to our last mac1.
 		d.admission.mu.Unlock()
 		if d.index.lookup(noise.ReceiverIndex(msg)) != nil {
-			d.enqueue(&m)
+			offer(d.handshakes, &m)
 		}
 		return
 	}
@@ -83,25 +83,23 @@ func (d *Device) admit(g *datagram, now noise.Instant) {
 	if !loaded {
 		a.active = false
 	}
-	drop := false
+	queue := d.handshakes
 	if overShare := !a.any.allow(source.Addr(), now); loaded || overShare {
-		if a.checker.CheckMAC2(msg, source, now) {
-			drop = !a.proven.allow(source.Addr(), now)
-		} else {
-			m.cookie = true
-			drop = len(d.handshakes) >= maxCookieJobs
+		switch {
+		case !a.checker.CheckMAC2(msg, source, now):
+			queue = d.cookieJobs
+		case !a.proven.allow(source.Addr(), now):
+			queue = nil
 		}
 	}
 	a.mu.Unlock()
-	if !drop {
-		d.enqueue(&m)
-	}
+	offer(queue, &m)
 }
 
-// enqueue hands a message to the handshake goroutine unless it has too many.
-func (d *Device) enqueue(m *handshakeMessage) {
+// offer hands a message to the handshake goroutine unless it has too many.
+func offer(queue chan handshakeMessage, m *handshakeMessage) {
 	select {
-	case d.handshakes <- *m:
+	case queue <- *m:
 	default:
 	}
 }
@@ -139,7 +137,9 @@ func (q *initiations) signal() {
 	}
 }
 
-// pop takes out one peer; if there are more, ready stays readable.
+// pop takes out one peer; if there are more, ready stays readable. Until done, what
+// the peer asks for is the initiation that is being made: another one, left in the
+// queue until the response is there, would only be repeated 5 s later.
 func (q *initiations) pop() *Peer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -153,9 +153,10 @@ func (q *initiations) pop() *Peer {
 	} else {
 		q.signal()
 	}
-	p.queued.Store(false)
 	return p
 }
+
+func (q *initiations) done(p *Peer) { p.queued.Store(false) }
 
 // handshakeLoop does all public-key work until the device is closed. Our own
 // initiations and messages that came in take turns.
@@ -165,9 +166,15 @@ func (d *Device) handshakeLoop() {
 		select {
 		case m := <-d.handshakes:
 			d.receiveHandshake(&m)
+		case m := <-d.cookieJobs:
+			d.sendCookieReply(&m)
 		case <-d.initiations.ready:
 			if p := d.initiations.pop(); p != nil {
-				d.sendInitiation(p)
+				again := d.sendInitiation(p)
+				d.initiations.done(p)
+				if again {
+					d.initiations.push(p)
+				}
 			}
 		case <-d.closed:
 			return
@@ -183,10 +190,6 @@ func (d *Device) receiveHandshake(m *handshakeMessage) {
 	if id == nil {
 		return
 	}
-	if m.cookie {
-		d.sendCookieReply(m, now)
-		return
-	}
 	switch noise.MessageType(m.bytes()) {
 	case noise.TypeInitiation:
 		d.receiveInitiation(m, id, now)
@@ -197,19 +200,20 @@ func (d *Device) receiveHandshake(m *handshakeMessage) {
 	}
 }
 
-// sendInitiation begins a handshake: §5.4.2.
-func (d *Device) sendInitiation(p *Peer) {
+// sendInitiation begins a handshake: §5.4.2. again: the peer's configuration has
+// changed meanwhile.
+func (d *Device) sendInitiation(p *Peer) (again bool) {
 	now := d.clock.Now()
 	id := d.identity.Load()
 	if id == nil {
-		return // no private key: no handshake
+		return false // no private key: no handshake
 	}
 	p.mu.Lock()
 	if !p.running || !p.endpoint.valid() || !p.timers.mayInitiate(now, d.jitter()) {
 		kick := p.reschedule(&d.schedule)
 		p.mu.Unlock()
 		d.kick(kick)
-		return
+		return false
 	}
 	remote, epoch := p.remote, p.epoch
 	stamp := p.stamps.Next(d.clock.Wall())
@@ -222,7 +226,7 @@ func (d *Device) sendInitiation(p *Peer) {
 	index, err := d.index.add(p, nil, d.rand)
 	if err != nil {
 		d.log.Errorf("%v: initiation: %v", p, err)
-		return
+		return false
 	}
 	ephemeral, err := noise.NewPrivateKey(d.rand)
 	defer ephemeral.Wipe()
@@ -233,14 +237,15 @@ func (d *Device) sendInitiation(p *Peer) {
 	if err != nil {
 		d.index.remove(index)
 		d.log.Verbosef("%v: initiation: %v", p, err)
-		return
+		return false
 	}
 
 	p.mu.Lock()
 	if !p.running || p.epoch != epoch || !p.endpoint.valid() {
+		again = p.running
 		p.mu.Unlock()
 		d.index.remove(index)
-		return
+		return again
 	}
 	old := p.initiation.LocalIndex()
 	hadOld := p.initiation.State() != noise.StateNone
@@ -257,6 +262,7 @@ func (d *Device) sendInitiation(p *Peer) {
 	}
 	d.log.Verbosef("%v: sending handshake initiation (%v)", p, to.addrPort())
 	d.sendHandshake(p, to, msg)
+	return false
 }
 
 // sendHandshake sends one handshake message to p.
@@ -461,7 +467,8 @@ func (d *Device) receiveCookieReply(m *handshakeMessage, now noise.Instant) {
 }
 
 // sendCookieReply answers a handshake message while we are under load: §5.4.7.
-func (d *Device) sendCookieReply(m *handshakeMessage, now noise.Instant) {
+func (d *Device) sendCookieReply(m *handshakeMessage) {
+	now := d.clock.Now()
 	var buf [noise.CookieReplySize]byte
 	d.admission.mu.Lock()
 	msg, err := d.admission.checker.CreateReply(buf[:0], m.bytes(), m.from.addr, now, d.rand)

@@ -115,6 +115,18 @@ func (q *stagedPackets) pop(budget *atomic.Int32) []byte {
 	return packet
 }
 
+// unpop puts back what pop has just returned.
+func (q *stagedPackets) unpop(packet []byte, budget *atomic.Int32) {
+	if q.n == 0 {
+		q.push(packet, budget)
+		return
+	}
+	budget.Add(-int32(len(packet)))
+	q.first = (q.first + len(q.ring) - 1) % len(q.ring)
+	q.ring[q.first] = packet
+	q.n++
+}
+
 func (q *stagedPackets) drop(budget *atomic.Int32) {
 	budget.Add(int32(len(q.ring[q.first])))
 	q.ring[q.first] = nil

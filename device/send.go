@@ -52,7 +52,7 @@ type transmitter struct {
 
 func (tx *transmitter) init() {
 	tx.in = make([]byte, maxPacket+maxPadding)
-	tx.out = make([]byte, outSize+maxPadding)
+	tx.out = make([]byte, outSize)
 }
 
 // transmitLoop carries packets from the TUN to the peers until the TUN is closed.
@@ -226,14 +226,7 @@ func (d *Device) sendStaged(p *Peer, keepalive bool, now noise.Instant) {
 	d.begin(p, now)
 	if tx.keypair == nil || !tx.to.valid() {
 		tx.peer = nil
-		p.mu.Lock()
-		kick := false
-		if p.running && p.endpoint.valid() && (keepalive || p.staged.n > 0) {
-			d.askInitiation(p, now)
-			kick = p.reschedule(&d.schedule)
-		}
-		p.mu.Unlock()
-		d.kick(kick)
+		d.needKeypair(p, keepalive, now)
 		return
 	}
 	mtu := int(d.mtu.Load())
@@ -248,13 +241,30 @@ func (d *Device) sendStaged(p *Peer, keepalive bool, now noise.Instant) {
 		pad := padding(n, mtu)
 		clear(tx.in[n : n+pad])
 		if !d.seal(tx.in[:n+pad], outerTOS(packet), now) {
-			d.stage(p, packet, now)
+			p.mu.Lock()
+			if p.running {
+				p.staged.unpop(packet, &d.stagedBytes)
+			}
+			p.mu.Unlock()
+			d.needKeypair(p, false, now)
 			break
 		}
 		keepalive = false
 	}
-	if keepalive && tx.keypair != nil {
-		d.seal(nil, 0, now)
+	if keepalive && tx.keypair != nil && !d.seal(nil, 0, now) {
+		d.needKeypair(p, true, now)
 	}
 	d.flush(now)
+}
+
+// needKeypair asks for an initiation if p has something to send, or has to anyway.
+func (d *Device) needKeypair(p *Peer, anyway bool, now noise.Instant) {
+	p.mu.Lock()
+	kick := false
+	if p.running && p.endpoint.valid() && (anyway || p.staged.n > 0) {
+		d.askInitiation(p, now)
+		kick = p.reschedule(&d.schedule)
+	}
+	p.mu.Unlock()
+	d.kick(kick)
 }

@@ -54,6 +54,7 @@ type timers struct {
 	interval      uint16        // persistent keepalive, seconds; 0: off
 	retries       uint8         // initiations repeated without a response
 
+	complete        bool // the handshake of lastHandshake has led to a session
 	rekeyedLastTime bool // rekeyOnReceive has fired for the current session
 }
 
@@ -105,13 +106,14 @@ func due(d *deadline, now noise.Instant) bool {
 }
 
 // mayInitiate reports whether RekeyTimeout has passed since the last handshake
-// message to the peer: §6.1. If not it makes sure that a timer tries again.
+// message to the peer: §6.1. If not it makes sure that a timer tries again, unless
+// that message has led to a session: then who asks was a moment late to see it.
 func (t *timers) mayInitiate(now noise.Instant, jitter time.Duration) bool {
 	free := after(t.lastHandshake, RekeyTimeout)
 	if t.lastHandshake == 0 || now >= free {
 		return true
 	}
-	if t.retransmit == 0 {
+	if t.retransmit == 0 && !t.complete {
 		t.retransmit = after(free, jitter)
 	}
 	return false
@@ -119,14 +121,14 @@ func (t *timers) mayInitiate(now noise.Instant, jitter time.Duration) bool {
 
 // handshakeInitiated is called when an initiation is about to be sent.
 func (t *timers) handshakeInitiated(now noise.Instant, jitter time.Duration) {
-	t.lastHandshake = now
+	t.lastHandshake, t.complete = now, false
 	t.retransmit = after(now, RekeyTimeout+jitter)
 	t.authenticatedSent(now)
 }
 
 // responseSent is called when a response is about to be sent.
 func (t *timers) responseSent(now noise.Instant) {
-	t.lastHandshake = now
+	t.lastHandshake, t.complete = now, false
 	t.authenticatedSent(now)
 }
 
@@ -136,6 +138,7 @@ func (t *timers) sessionDerived(now noise.Instant) { t.zeroKeys = after(now, Zer
 // handshakeComplete is called when both sides are known to have the keypair: the
 // initiator got the response, or the responder the first message under it.
 func (t *timers) handshakeComplete() {
+	t.complete = true
 	t.retransmit = 0
 	t.retries = 0
 	t.rekeyedLastTime = false

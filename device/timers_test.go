@@ -242,18 +242,20 @@ func TestMayInitiate(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		last       noise.Instant // handshake message sent
-		retransmit deadline      // before
+		complete   bool
+		retransmit deadline // before
 		want       bool
 		then       deadline // retransmit after
 	}{
-		{"the first", 0, 0, true, 0},
-		{"5 s after the last", after(now, -RekeyTimeout), 0, true, 0},
-		{"a moment too early, and a timer tries again", after(now, -RekeyTimeout) + 1, 0, false, now + 1 + noise.Instant(testJitter)},
-		{"at once, and a timer tries again", now, 0, false, after(now, RekeyTimeout+testJitter)},
-		{"too early, and a timer that is armed stays", now, now + 77, false, now + 77},
+		{"the first", 0, false, 0, true, 0},
+		{"5 s after the last", after(now, -RekeyTimeout), true, 0, true, 0},
+		{"a moment too early, and a timer tries again", after(now, -RekeyTimeout) + 1, false, 0, false, now + 1 + noise.Instant(testJitter)},
+		{"at once, and a timer tries again", now, false, 0, false, after(now, RekeyTimeout+testJitter)},
+		{"too early, and a timer that is armed stays", now, false, now + 77, false, now + 77},
+		{"just after a handshake that succeeded, and that is enough", now, true, 0, false, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ts := timers{lastHandshake: tt.last, retransmit: tt.retransmit}
+			ts := timers{lastHandshake: tt.last, complete: tt.complete, retransmit: tt.retransmit}
 			if got := ts.mayInitiate(now, testJitter); got != tt.want || ts.retransmit != tt.then {
 				t.Errorf("got %v, retransmit %v; want %v, %v", got, ts.retransmit, tt.want, tt.then)
 			}

@@ -133,6 +133,7 @@ func openUDP(v6 bool, port uint16, mark uint32, off Offload) (*udpConn, error) {
 		return nil, err
 	}
 	c.out.init(c, off)
+	c.out.marked.Store(mark != 0)
 	return c, nil
 }
 
@@ -194,6 +195,9 @@ func (c *udpConn) setMark(mark uint32) error {
 		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(mark))
 	}); e != nil {
 		return e
+	}
+	if err == nil {
+		c.out.marked.Store(mark != 0)
 	}
 	return err
 }
@@ -406,6 +410,8 @@ type udpWriter struct {
 	flush             func(fd uintptr) bool // method value of tryFlush, allocated once
 	tosLevel, tosKind uint32                // of the control message for the traffic class
 
+	marked atomic.Bool // the socket has a mark, see putControl
+
 	mu       sync.Mutex // held while sending; guards all below
 	noBatch  bool       // no sendmmsg in this kernel
 	noTOS    bool       // the kernel takes no traffic class with a message
@@ -521,20 +527,30 @@ func setControl(m *unix.Msghdr, control []byte) {
 }
 
 // putControl appends the control messages of one message.
+//
+// Naming the interface, too, makes the answer leave by the line on which the peer
+// dialled, also where routes prefer another. But Linux takes a destination for
+// on-link when no route leaves by that interface: then a rule on the mark that
+// forbids to leave would be passed by. Who sets a mark routes by rules, so there
+// the source address alone decides, as in the kernel's WireGuard.
 func (s *udpWriter) putControl(b []byte, tos byte, withSource, withTOS bool) []byte {
+	via := s.to.srcIf
+	if s.marked.Load() {
+		via = 0
+	}
 	switch {
 	case withSource && s.conn.v6:
 		// struct in6_pktinfo: source, interface.
 		src := s.to.src.As16()
 		b = appendControl(b, unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, 20)
 		b = append(b, src[:]...)
-		b = binary.NativeEndian.AppendUint32(b, s.to.srcIf)
+		b = binary.NativeEndian.AppendUint32(b, via)
 		b = padControl(b)
 	case withSource:
 		// struct in_pktinfo: interface, source, unused.
 		src := s.to.src.As4()
 		b = appendControl(b, unix.IPPROTO_IP, unix.IP_PKTINFO, 12)
-		b = binary.NativeEndian.AppendUint32(b, s.to.srcIf)
+		b = binary.NativeEndian.AppendUint32(b, via)
 		b = append(b, src[:]...)
 		b = append(b, 0, 0, 0, 0)
 		b = padControl(b)

@@ -18,6 +18,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"wgd/internal/loud"
 )
 
 const patience = 10 * time.Second // for what should happen at once
@@ -114,7 +116,7 @@ func TestUDPLoopback(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s/sendmmsg=%v", tt.name, off&OffloadMmsg != 0), func(t *testing.T) {
 				if tt.a == nil {
-					t.Skip("no such family here")
+					loud.Skip(t, "no such family here")
 				}
 				atA, atB := arrivals(t, tt.a), arrivals(t, tt.b)
 				lengths := make([]int, 150) // more than two batches
@@ -411,7 +413,7 @@ func TestUDPAnyOtherErrorClosesAll(t *testing.T) {
 func TestUDPPortInUse(t *testing.T) {
 	v4, v6, port := listenT(t, 0, allOffloads)
 	if v6 == nil {
-		t.Skip("no IPv6 here")
+		loud.Skip(t, "no IPv6 here")
 	}
 	if v4.port() != port || v6.port() != port {
 		t.Errorf("ports %d and %d, want both %d", v4.port(), v6.port(), port)
@@ -469,7 +471,7 @@ type host struct {
 func newHost(t *testing.T) *host {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		loud.Skip(t, "needs root")
 	}
 	h := &host{t: t, work: make(chan func())}
 	ready := make(chan error)
@@ -497,13 +499,26 @@ func (h *host) do(f func()) {
 	<-done
 }
 
-func (h *host) ip(args string) {
+func (h *host) ip(args string) string {
 	h.t.Helper()
 	var out []byte
 	var err error
 	h.do(func() { out, err = exec.Command("ip", strings.Fields(args)...).CombinedOutput() })
 	if err != nil {
 		h.t.Fatalf("ip %s: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// addr6 gives an interface an IPv6 address and waits for its host route, which
+// the kernel adds a little later.
+func (h *host) addr6(dev, addr string, bits int) {
+	h.t.Helper()
+	h.ip(fmt.Sprintf("addr add %s/%d dev %s nodad", addr, bits, dev))
+	for begin := time.Now(); !strings.Contains(h.ip("-6 route show table local"), "local "+addr+" dev "+dev+" "); time.Sleep(time.Millisecond) {
+		if time.Since(begin) > patience {
+			h.t.Fatalf("%s: address %s is not usable", dev, addr)
+		}
 	}
 }
 
@@ -557,15 +572,12 @@ func twoHosts(t *testing.T) (we, far *host) {
 	t.Helper()
 	we, far = newHost(t), newHost(t)
 	we.ip(fmt.Sprintf("link add w0 type veth peer name f0 netns %d", far.tid))
-	for _, h := range []*host{we, far} {
-		dev, hosts := "w0", []string{"1", "22"}
-		if h == far {
-			dev, hosts = "f0", []string{"2", "3"}
-		}
-		h.ip("link set " + dev + " up")
-		for _, n := range hosts {
+	we.ip("link set w0 up")
+	far.ip("link set f0 up")
+	for h, dev := range map[*host]string{we: "w0", far: "f0"} {
+		for _, n := range map[*host][]string{we: {"1", "22"}, far: {"2", "3"}}[h] {
 			h.ip("addr add 10.9.0." + n + "/24 dev " + dev)
-			h.ip("addr add fd09::" + n + "/64 dev " + dev + " nodad")
+			h.addr6(dev, "fd09::"+n, 64)
 		}
 	}
 	return we, far
@@ -660,8 +672,8 @@ func TestUDPLinkLocal(t *testing.T) {
 	_, v6 := we.listen(7000)
 	at := arrivals(t, v6)
 	for _, link := range []string{"0", "1"} { // one prefix on both
-		we.ip("addr add fe80::a" + link + "/64 dev w" + link + " nodad")
-		far.ip("addr add fe80::b" + link + "/64 dev f" + link + " nodad")
+		we.addr6("w"+link, "fe80::a"+link, 64)
+		far.addr6("f"+link, "fe80::b"+link, 64)
 	}
 	for _, link := range []string{"0", "1"} {
 		peer := far.dial("[fe80::b"+link+"%f"+link+"]:0", "[fe80::a"+link+"%f"+link+"]:7000")
@@ -796,7 +808,11 @@ func TestUDPSourceThatIsGone(t *testing.T) {
 				if strings.Contains(tt.breakIt, "w1") {
 					dev = "w1"
 					we.ip("addr del " + src + mask + " dev w0")
-					we.ip("addr add " + src + mask + " dev w1")
+					if v6 {
+						we.addr6("w1", src, 64)
+					} else {
+						we.ip("addr add " + src + mask + " dev w1")
+					}
 				}
 				to.src = netip.MustParseAddr(src)
 				we.do(func() {

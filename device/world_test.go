@@ -254,6 +254,7 @@ type memConn struct {
 	in     chan datagram
 	closed chan struct{}
 	kill   chan error // makes serve fail
+	noMark bool       // guarded by w.mu: setMark fails
 	once   sync.Once
 }
 
@@ -331,8 +332,16 @@ func (w *world) inject(from, to netip.AddrPort, data []byte) {
 	synctest.Wait()
 }
 
-func (c *memConn) setMark(uint32) error { return nil }
-func (c *memConn) port() uint16         { return c.addr.Port() }
+func (c *memConn) setMark(uint32) error {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if c.noMark {
+		return unix.EPERM
+	}
+	return nil
+}
+
+func (c *memConn) port() uint16 { return c.addr.Port() }
 
 func (c *memConn) close() error {
 	c.once.Do(func() {
@@ -417,4 +426,54 @@ func (x *node) setKey(t *testing.T, k noise.PrivateKey) {
 	t.Helper()
 	key := conf.Key(k)
 	x.configure(t, conf.Update{PrivateKey: &key})
+}
+
+// setLatency sets the time of a message from one node to another.
+func (w *world) setLatency(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.latency = d
+}
+
+// What follows looks into x, and into its peer y.
+
+func inPeer[T any](x, y *node, f func(p *Peer) T) T {
+	p := x.peerOf(y)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return f(p)
+}
+
+func (x *node) stagedOf(y *node) int {
+	return inPeer(x, y, func(p *Peer) int { return p.staged.n })
+}
+
+func (x *node) initiation(y *node) noise.Handshake {
+	return inPeer(x, y, func(p *Peer) noise.Handshake { return p.initiation })
+}
+
+func (x *node) cookies(y *node) noise.CookieJar {
+	return inPeer(x, y, func(p *Peer) noise.CookieJar { return p.cookies })
+}
+
+func (x *node) current(y *node) *noise.Keypair {
+	return inPeer(x, y, func(p *Peer) *noise.Keypair { return p.keypairs.Current() })
+}
+
+func (x *node) previous(y *node) *noise.Keypair {
+	return inPeer(x, y, func(p *Peer) *noise.Keypair { return p.keypairs.Previous() })
+}
+
+// indices returns how many receiver indices are given out.
+func (x *node) indices() int {
+	x.index.mu.Lock()
+	defer x.index.mu.Unlock()
+	return x.index.live
+}
+
+// armed returns how many peers have timers armed.
+func (x *node) armed() int {
+	x.schedule.mu.Lock()
+	defer x.schedule.mu.Unlock()
+	return len(x.schedule.peers)
 }

@@ -133,25 +133,26 @@ type Config struct {
 	Routes    []netip.Prefix // allowed IPs: those within an address's network need no route
 }
 
-// Apply adds the addresses, sets the interface up and adds the routes, the most
-// specific first. IPv6 is left out, with a warning, where the kernel or the
-// interface has none. It stops at the first error; deleting the interface
-// undoes all of it.
+// Apply adds the addresses, sets the interface up and adds the routes. IPv6 is
+// left out, with a warning, where the kernel or the interface has none. It stops at
+// the first error; deleting the interface undoes all of it.
 func (l *Link) Apply(c Config) (warnings []string, err error) {
 	no6 := l.mtu < minMTU6
 	skipped6 := false
-	// try runs add, whose IPv6 may be missing.
+	// try runs add, unless p is of an IPv6 that is missing.
 	try := func(p netip.Prefix, add func(netip.Prefix) error) error {
-		if p.Addr().Is6() && no6 {
-			skipped6 = true
-			return nil
+		if !p.Addr().Is6() {
+			return add(p)
 		}
-		err := add(p)
-		if p.Addr().Is6() && missing6(err) {
-			no6, skipped6 = true, true
-			return nil
+		if !no6 {
+			err := add(p)
+			if !missing6(err) {
+				return err
+			}
+			no6 = true
 		}
-		return err
+		skipped6 = true
+		return nil
 	}
 	for _, p := range c.Addresses {
 		if err := try(p, l.AddAddress); err != nil {
@@ -186,8 +187,8 @@ func missing6(err error) bool {
 	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
 }
 
-// needed returns the routes to add, the longest prefixes first: each once, and
-// none within a network to which an address leads.
+// needed returns the routes to add: each once, and none within a network to which
+// an address leads.
 func needed(c Config) []netip.Prefix {
 	var routes []netip.Prefix
 	for _, r := range c.Routes {
@@ -197,6 +198,5 @@ func needed(c Config) []netip.Prefix {
 			routes = append(routes, r)
 		}
 	}
-	slices.SortStableFunc(routes, func(a, b netip.Prefix) int { return b.Bits() - a.Bits() })
 	return routes
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"wgd/internal/loud"
 )
 
 // inNamespace moves the rest of the test, and the commands it runs, to a new
@@ -20,7 +22,7 @@ import (
 func inNamespace(t *testing.T) (*Link, string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		loud.Skip(t, "needs root")
 	}
 	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

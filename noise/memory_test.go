@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"wgd/crypto/chacha20poly1305"
+	"wgd/internal/loud"
 )
 
 const pieceSize = 16
@@ -40,12 +41,12 @@ func pieces(of string, secret []byte) (out []piece) {
 func memory(t *testing.T, f func(b []byte)) {
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
-		t.Skip(err)
+		loud.Skip(t, err)
 	}
 	defer maps.Close()
 	mem, err := os.Open("/proc/self/mem")
 	if err != nil {
-		t.Skip(err)
+		loud.Skip(t, err)
 	}
 	defer mem.Close()
 	ones := bytes.Repeat([]byte{0xff}, 1<<20)

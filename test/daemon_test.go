@@ -276,12 +276,14 @@ func newPSK() string {
 }
 
 // asHex turns a key from INI's form into UAPI's.
-func asHex(key string) string {
+func asHex(key string) string { return hex.EncodeToString(fromBase64(key)) }
+
+func fromBase64(key string) []byte {
 	b, err := base64.StdEncoding.DecodeString(key)
 	if err != nil {
 		panic(err)
 	}
-	return hex.EncodeToString(b)
+	return b
 }
 
 // file writes a file for the test and returns its path.
@@ -337,11 +339,21 @@ func newTunnel(t testing.TB, o tunnelOptions) tunnel {
 		endpoint = "[" + outerB6 + "]:" + port
 	}
 	tun.configure("Endpoint = " + endpoint + "\n")
-	for _, e := range []*end{tun.a, tun.b} {
-		e.ip("addr add "+e.inner4+"/24 dev "+e.ifname, "addr add "+e.inner6+"/64 dev "+e.ifname+" nodad",
-			"link set "+e.ifname+" mtu 1420 up")
-	}
+	tun.a.up()
+	tun.b.up()
 	return tun
+}
+
+// up gives the interface its addresses and brings it up.
+func (e *end) up() {
+	e.t.Helper()
+	e.ip("addr add "+e.inner4+"/24 dev "+e.ifname, "addr add "+e.inner6+"/64 dev "+e.ifname+" nodad",
+		"link set "+e.ifname+" mtu 1420 up")
+	// the kernel completes an IPv6 address later, in a work queue
+	eventually(e.t, 10*time.Second, e.inner6+" is usable", func() bool {
+		return !strings.Contains(command(e.t, "ip", "-n", e.name, "-6", "-o", "addr", "show", "dev", e.ifname, "tentative"), e.inner6) &&
+			strings.Contains(command(e.t, "ip", "-n", e.name, "-6", "route", "show", "table", "local"), "local "+e.inner6+" dev "+e.ifname)
+	})
 }
 
 // configure gives both daemons their configuration with the stock tool. extra

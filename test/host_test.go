@@ -244,6 +244,7 @@ type packet struct {
 	src, dst netip.AddrPort
 	tos      byte
 	protocol byte
+	damaged  bool   // the IPv4 header's checksum is wrong
 	payload  []byte // behind the UDP header; else behind the IP header
 }
 
@@ -322,6 +323,7 @@ func parsePacket(b []byte) (p packet, ok bool) {
 		p.tos, p.protocol = b[1], b[9]
 		src, dst = netip.AddrFrom4([4]byte(b[12:])), netip.AddrFrom4([4]byte(b[16:]))
 		if n := int(b[0]&15) * 4; n <= len(b) {
+			p.damaged = checksum(b[:n]) != 0
 			b = b[n:]
 		}
 	case len(b) >= 40 && b[0]>>4 == 6:

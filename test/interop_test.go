@@ -168,8 +168,7 @@ func TestRekey(t *testing.T) {
 		b.stop()
 		b.daemon = b.host.daemon(db...)
 		tun.configure("Endpoint = " + outerB + ":" + port + "\n")
-		b.ip("addr add "+b.inner4+"/24 dev "+b.ifname, "addr add "+b.inner6+"/64 dev "+b.ifname+" nodad",
-			"link set "+b.ifname+" mtu 1420 up")
+		b.up()
 		a.ping(b.inner4, 2)
 
 		// a starts anew, without the PSK that b has: no session; with it: one

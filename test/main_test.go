@@ -52,6 +52,7 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(binaries)
+	os.Chmod(binaries, 0o755) // some tests start them as nobody
 	return m.Run()
 }
 

@@ -146,9 +146,7 @@ func TestUnreachable(t *testing.T) {
 		const flood = 1000
 		seen.forget()
 		c := d.udp("[::]:0")
-		for range flood {
-			c.WriteToUDPAddrPort([]byte("anybody?"), mustEndpoint(addr))
-		}
+		paced(flood, 10_000, func(int) bool { c.WriteToUDPAddrPort([]byte("anybody?"), mustEndpoint(addr)); return true })
 		errors := func() int {
 			return len(seen.all(func(p packet) bool {
 				return !p.sent && (p.protocol == unix.IPPROTO_ICMP || p.protocol == unix.IPPROTO_ICMPV6)
@@ -156,9 +154,9 @@ func TestUnreachable(t *testing.T) {
 		}
 		eventually(t, 5*time.Second, "an ICMP error for "+addr, func() bool { return errors() > 0 })
 		eventually(t, 5*time.Second, "the flood has left", func() bool {
-			return len(seen.all(func(p packet) bool { return p.sent && p.protocol == unix.IPPROTO_UDP })) == flood
+			return len(seen.all(func(p packet) bool { return p.sent && p.protocol == unix.IPPROTO_UDP })) > flood/2
 		})
-		if n := errors(); n > flood/2 {
+		if n := errors(); n > flood/4 {
 			t.Errorf("%d ICMP errors for %d packets to %s: no rate limit", n, flood, addr)
 		}
 	}

@@ -153,7 +153,7 @@ func TestTruncatedSet(t *testing.T) {
 func TestManyClients(t *testing.T) {
 	t.Parallel()
 	d := newHost(t).daemon(wgd(t))
-	const clients = 50
+	const clients = 24
 	var wg sync.WaitGroup
 	for i := range clients {
 		wg.Go(func() {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	wgtun "golang.zx2c4.com/wireguard/tun"
@@ -37,7 +38,14 @@ type Kernel struct {
 
 	mu      sync.Mutex
 	netlink *os.File // guarded by mu; replaced when the interface changes its namespace
+	foreign bool     // owned by Watch: netlink is in another namespace than ours
+	stop    chan struct{}
 }
+
+// foreignInterval is how often an interface in another namespace is looked at.
+// A socket that listens there would keep the namespace alive, and with it the
+// interface, after the container is gone.
+const foreignInterval = time.Second
 
 // Create makes the interface, or attaches to a persistent TUN of that name, and
 // sets its MTU. It and what watches it live in the calling thread's namespace.
@@ -144,7 +152,7 @@ func newKernel(fd int) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernel{file: dev.File(), fd: fd}
+	k := &Kernel{file: dev.File(), fd: fd, stop: make(chan struct{})}
 	if k.read, err = k.file.SyscallConn(); err != nil {
 		return nil, err
 	}
@@ -245,6 +253,7 @@ func (k *Kernel) Close() error {
 	if k.closed.Swap(true) {
 		return nil
 	}
+	close(k.stop)
 	k.mu.Lock()
 	k.netlink.Close()
 	k.mu.Unlock()
@@ -295,13 +304,14 @@ func (k *Kernel) openNetlink() error {
 	if err != nil {
 		return err
 	}
+	k.foreign = false
 	k.read.Control(func(tun uintptr) {
 		if ns, err := unix.IoctlRetInt(int(tun), unix.TUNGETDEVNETNS); err == nil {
 			if own, err := unix.IoctlRetInt(fd, unix.SIOCGSKNS); err == nil {
 				if !sameFile(ns, own) {
 					if other, err := socketIn(ns); err == nil {
 						unix.Close(fd)
-						fd = other
+						fd, k.foreign = other, true
 					}
 				}
 				unix.Close(own)
@@ -345,6 +355,7 @@ func socketIn(ns int) (fd int, err error) {
 func (k *Kernel) Watch(f func(State)) error {
 	buf := make([]byte, rtnl.BufferSize)
 	var last State
+	index := 0 // of the interface; 0: not known yet in this namespace
 	err := k.askState()
 	for {
 		if k.closed.Load() {
@@ -359,50 +370,59 @@ func (k *Kernel) Watch(f func(State)) error {
 		k.mu.Lock()
 		nl := k.netlink
 		k.mu.Unlock()
-		var n int
-		if n, err = nl.Read(buf); errors.Is(err, unix.ENOBUFS) {
-			// Events were lost, and answers would be until the queue is empty: a new
-			// socket brings the state up to date.
-			if err = k.openNetlink(); err == nil {
-				err = k.askState()
-			}
-			continue
+		n, readErr := nl.Read(buf)
+		anew := false
+		if errors.Is(readErr, unix.ENOBUFS) {
+			// Events were lost, and answers would be until the queue is empty.
+			anew = true
+		} else {
+			err = readErr
 		}
 		for m := range rtnl.Messages(buf[:max(n, 0)]) {
-			switch m.Type {
-			case unix.RTM_NEWLINK:
-				l, ok := m.Link()
-				if !ok || l.Name == "" || (last.Index != 0 && l.Index != last.Index) || (last.Index == 0 && l.Name != k.Name()) {
-					continue
-				}
+			switch l, isLink := m.Link(); {
+			case m.Type == unix.RTM_NEWLINK && isLink && (l.Index == index || index == 0 && l.Name == k.Name()):
+				index = l.Index
 				s := State{Name: l.Name, Index: l.Index, MTU: l.MTU, Up: l.Flags&unix.IFF_UP != 0}
 				if s != last {
 					last = s
 					k.link.Store(&s)
 					f(s)
 				}
-				continue
-			case unix.RTM_DELLINK:
-				if l, ok := m.Link(); !ok || l.Index != last.Index {
-					continue
-				}
+			case m.Type == unix.RTM_DELLINK && isLink && l.Index == index:
 				// Deleted, or moved to another namespace.
-				last.Index = 0
-				if err = k.openNetlink(); err == nil {
-					err = k.askState()
-				}
-			case unix.NLMSG_ERROR:
+				anew = true
+			case m.Type == unix.NLMSG_ERROR:
 				// No such name. Asking again helps if it was just changed. What is
 				// left is a namespace that this kernel cannot name: Drain sees
 				// the end, and an event the return.
 				asked := k.Name()
-				var now string
-				if now, err = k.currentName(); err == nil && now != asked {
+				var name string
+				if name, err = k.currentName(); err == nil && name != asked {
 					err = k.askState()
 				}
 			}
-			break
 		}
+		if k.foreign && err == nil {
+			k.rest()
+			anew = true
+		}
+		if anew && err == nil {
+			index = 0
+			if err = k.openNetlink(); err == nil {
+				err = k.askState()
+			}
+		}
+	}
+}
+
+// rest lets go of a foreign namespace for a while.
+func (k *Kernel) rest() {
+	k.mu.Lock()
+	k.netlink.Close()
+	k.mu.Unlock()
+	select {
+	case <-time.After(foreignInterval):
+	case <-k.stop:
 	}
 }
 

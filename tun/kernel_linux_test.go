@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wgd/internal/loud"
 )
 
 // inNamespace moves the rest of the test, and the commands it runs, to a new
@@ -21,7 +23,7 @@ import (
 func inNamespace(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		loud.Skip(t, "needs root")
 	}
 	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -93,8 +95,11 @@ func TestWatchFollowsTheInterface(t *testing.T) {
 	await("the first state", func(s State) bool { return s.Name == name && s.Index > 0 && s.MTU == DefaultMTU && !s.Up })
 	ip(t, "link", "set", name, "up")
 	await("up", func(s State) bool { return s.Up })
+	// Up is what the administrator said; the carrier does not matter.
+	ip(t, "link", "set", name, "carrier", "off")
 	ip(t, "link", "set", name, "mtu", "1380")
 	await("MTU 1380", func(s State) bool { return s.MTU == 1380 && s.Up })
+	ip(t, "link", "set", name, "carrier", "on")
 	if k.MTU() != 1380 {
 		t.Errorf("MTU() = %d, want 1380", k.MTU())
 	}
@@ -233,8 +238,12 @@ func TestWatchFollowsToAnotherNamespace(t *testing.T) {
 	await("the MTU set there", func(s State) bool { return s.MTU == 1333 })
 	there("link", "set", name, "up")
 	await("up there", func(s State) bool { return s.Up })
-	there("link", "del", name)
-	awaitEnd(t, "Watch after ip link del there", end, ErrRemoved)
+	there("link", "set", name, "down")
+	await("down there", func(s State) bool { return !s.Up })
+	// The namespace ends with its last process, and the interface with it.
+	in.Close()
+	holder.Wait()
+	awaitEnd(t, "Watch after the end of the namespace", end, ErrRemoved)
 }
 
 // packet4 returns an IPv4 UDP packet without checksums beyond the header's.
@@ -422,6 +431,15 @@ func TestFromFD(t *testing.T) {
 	if k2.Name() != k.Name() || k2.MTU() != 1300 {
 		t.Errorf("got %s with MTU %d", k2.Name(), k2.MTU())
 	}
+	// Events of other interfaces may come before our own state.
+	ip(t, "link", "add", uniqueName("w"), "type", "veth", "peer", "name", uniqueName("x"))
+	await, _ := watch(t, k2)
+	await("the first state", func(s State) bool {
+		if s.Name != k.Name() {
+			t.Fatalf("the first state is of %s", s.Name)
+		}
+		return s.MTU == 1300
+	})
 	null, err := unix.Open("/dev/null", unix.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,9 @@ const (
 	// A client must go on with an operation that it has begun, or read its reply,
 	// within this time. Between operations it may be silent for ever.
 	clientTimeout = 10 * time.Second
+	// A client that waits for a place takes that of one which has been silent for
+	// this long, not of one whose request may be on its way.
+	evictAfter = time.Second
 )
 
 // A Backend is what a server configures. Its methods are called by many
@@ -58,7 +61,7 @@ func Serve(l net.Listener, b Backend) error { return (&Server{Backend: b}).Serve
 // Serve serves the clients of l until l is closed; then it closes its clients,
 // waits for what they are doing, and returns nil. At most maxClients are
 // connected: one more takes the place of the client that has been silent for
-// longest.
+// longest, and at least evictAfter.
 func (s *Server) Serve(l net.Listener) error {
 	s.changed.L = &s.mu
 	s.clients = make(map[*client]struct{})
@@ -103,7 +106,13 @@ func (s *Server) add(conn net.Conn) *client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.clients) >= maxClients {
-		s.evict()
+		if wait := s.evict(); wait > 0 {
+			time.AfterFunc(wait, func() {
+				s.mu.Lock()
+				s.changed.Signal()
+				s.mu.Unlock()
+			})
+		}
 		s.changed.Wait()
 	}
 	s.clients[c] = struct{}{}
@@ -111,21 +120,26 @@ func (s *Server) add(conn net.Conn) *client {
 }
 
 // evict closes the client for which we have been waiting longest, unless that
-// has been done already. Clients that we are working for are spared. s.mu is held.
-func (s *Server) evict() {
+// has been done already. Clients that we are working for are spared. If it has not
+// waited long enough, evict returns when to try again. s.mu is held.
+func (s *Server) evict() (wait time.Duration) {
 	var oldest *client
 	for c := range s.clients {
 		if c.evicted {
-			return
+			return 0
 		}
 		if c.waiting && (oldest == nil || c.since.Before(oldest.since)) {
 			oldest = c
 		}
 	}
-	if oldest != nil {
+	if oldest == nil {
+		return 0 // the next to wait says so
+	}
+	if wait = evictAfter - time.Since(oldest.since); wait <= 0 {
 		oldest.evicted = true
 		oldest.conn.Close()
 	}
+	return wait
 }
 
 func (s *Server) remove(c *client) {

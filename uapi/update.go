@@ -34,7 +34,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Errno }
 
 // maxOperation bounds the text of one operation, in bytes. The update made of it
-// takes at most about four times that while it grows. 24,000 peers with preshared
+// takes some five times that at worst, while it grows. 24,000 peers with preshared
 // key, endpoint and two allowed IPs are 7 MiB.
 const maxOperation = 16 << 20
 

@@ -123,8 +123,19 @@ func TestUpDown(t *testing.T) {
 			t.Errorf("up twice: %q", stderr)
 		}
 		isConfigured(t, name)
-		if stdout, stderr := runs(t, 0, wgd, "down", path); stdout+stderr != "" {
-			t.Errorf("down printed %q", stdout+stderr)
+		// down waits for a daemon that takes its time.
+		syscall.Kill(pid, syscall.SIGSTOP)
+		d := start(t, nil, wgd, "down", path)
+		await(t, 5*time.Second, "the end of the interface", func() bool { return !linkExists(name) })
+		select {
+		case <-d.ended:
+			t.Error("down did not wait for the daemon")
+		case <-time.After(50 * time.Millisecond):
+		}
+		syscall.Kill(pid, syscall.SIGCONT)
+		d.endsWithin(t, time.Second)
+		if d.stderr.Len() != 0 {
+			t.Errorf("down printed %q", &d.stderr)
 		}
 		nothingLeft(t, name)
 	}
@@ -151,7 +162,7 @@ func TestUpAndRunUndo(t *testing.T) {
 	defer busy.Close()
 	for _, c := range []struct{ name, inter, peer, want string }{
 		{"route that is taken", goodInterface, "AllowedIPs = 203.0.113.0/24", "route 203.0.113.0/24: another route to it exists"},
-		{"port that is taken", goodInterface + fmt.Sprintf("ListenPort = %d\n", busy.LocalAddr().(*net.UDPAddr).Port), goodPeer, "address already in use"},
+		{"port that is taken", goodInterface + fmt.Sprintf("ListenPort = %d\n", busy.LocalAddr().(*net.UDPAddr).Port), goodPeer, "ListenPort"},
 		{"MTU out of range", goodInterface + "MTU = 4\n", goodPeer, "MTU"},
 		{"Table", goodInterface + "Table = 42\n", goodPeer, "Table"},
 		{"name that nobody knows", goodInterface, "Endpoint = nosuch.invalid:1", "nosuch.invalid"},
@@ -190,7 +201,7 @@ func TestResolveIsBounded(t *testing.T) {
 	name := unique()
 	path := writeConf(t, name, goodInterface, "Endpoint = peer.example:1")
 	begin := time.Now()
-	_, stderr := runs(t, 1, inMounts("mount -t tmpfs none /etc; echo nameserver 127.0.0.1 > /etc/resolv.conf", wgd, "run", path)...)
+	_, stderr := runs(t, 1, inMounts("mount -t tmpfs none /etc; for i in 1 2 3; do echo nameserver 127.0.0.1; done > /etc/resolv.conf", wgd, "run", path)...)
 	if took := time.Since(begin); took > resolveTimeout+2*time.Second || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "peer.example") {
 		t.Errorf("after %v: %q", took, stderr)
 	}

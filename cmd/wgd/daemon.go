@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"strconv"
@@ -118,26 +119,36 @@ func runDaemon(name string, mtu int, configure func(*device.Device) error, ready
 		k.Close()
 		return err
 	}
-	end := func() {
+	force := func(code int) {
 		time.AfterFunc(exitTimeout, func() {
 			l.Close()
-			os.Exit(0)
+			os.Exit(code)
 		})
-		// The socket last: its clients, such as `wgd down`, see when all else is gone.
+	}
+	end := func(err error) error {
+		code := 0
+		if err != nil {
+			code = 1
+		}
+		force(code)
 		d.Close()
 		l.Close()
+		return err
 	}
+	why := make(chan string, 3)
+	go func() {
+		s := <-signals
+		force(0) // the rest may be busy
+		why <- s.String()
+	}()
 	if configure != nil {
 		if err := configure(d); err != nil {
-			end()
-			return err
+			return end(err)
 		}
 	}
-
-	why := make(chan string, 2)
 	go func() {
 		server := uapi.Server{Backend: d, Log: func(err error) { log.Verbosef("configuration: %v", err) }}
-		if err := server.Serve(l); err != nil {
+		if err := server.Serve(untilExit{l}); err != nil {
 			why <- err.Error()
 		}
 	}()
@@ -147,20 +158,29 @@ func runDaemon(name string, mtu int, configure func(*device.Device) error, ready
 		}
 	}()
 	if err := ready(); err != nil {
-		end()
-		return err
+		return end(err)
 	}
 	log.Verbosef("wgd %s started", version)
 	select {
-	case s := <-signals:
-		log.Verbosef("%v, ending", s)
 	case w := <-why:
 		log.Verbosef("%s, ending", w)
 	case <-d.Wait():
 		log.Verbosef("interface removed, ending")
 	}
-	end()
-	return nil
+	return end(nil)
+}
+
+// untilExit is a listener that does not tell when it is closed. So the server
+// keeps its connections open, and `wgd down` sees the end of the process by the end of
+// its own.
+type untilExit struct{ net.Listener }
+
+func (l untilExit) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if errors.Is(err, net.ErrClosed) {
+		select {}
+	}
+	return c, err
 }
 
 // open makes the interface and its UAPI socket, or takes them from the

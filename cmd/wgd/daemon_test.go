@@ -19,9 +19,13 @@ import (
 func TestBackground(t *testing.T) {
 	inNamespace(t)
 	name := unique()
-	pid := background(t, name)
+	lock := filepath.Join(t.TempDir(), "lock")
+	pid := background(t, name, "bash", "-c", "exec 99>"+lock+" "+wgd+" "+name)
 	if !answers(name) {
 		t.Error("no answer on the socket")
+	}
+	if file, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/99", pid)); file == lock {
+		t.Error("it holds the lock of the script that started it")
 	}
 	if out := ip(t, "link", "show", name); !strings.Contains(out, "mtu 1420") {
 		t.Errorf("the MTU is not 1420: %s", out)

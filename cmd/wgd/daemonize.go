@@ -77,11 +77,16 @@ func startChild(path, name string, null, tun *os.File, l filer) (answer string, 
 	}
 	defer ready.Close()
 
+	// What a script has open, such as its lock file, must not stay open in the daemon.
+	for fd := 3; fd < 1024; fd++ {
+		unix.CloseOnExec(fd)
+	}
 	// Who asks for logs wants to see them, as with wireguard-go.
 	stderr := null
 	if level := os.Getenv("LOG_LEVEL"); level != "" && level != "silent" {
 		stderr = os.Stderr
 	}
+	os.Unsetenv(envReady)
 	process, err := os.StartProcess(path, []string{os.Args[0], "-f", name}, &os.ProcAttr{
 		Dir:   "/",
 		Env:   append(os.Environ(), envTun+"=3", envUAPI+"=4", envReady+"=5", envForeground+"=1"),

@@ -71,7 +71,7 @@ func TestKeysWarnOfAReadableFile(t *testing.T) {
 		command string
 		mode    os.FileMode
 		warns   bool
-	}{{"genkey", 0o644, true}, {"genpsk", 0o604, true}, {"genkey", 0o640, false}, {"genpsk", 0o600, false}} {
+	}{{"genkey", 0o644, true}, {"genpsk", 0o604, true}, {"genkey", 0o640, false}, {"genpsk", 0o600, false}, {"pubkey", 0o644, false}} {
 		f, err := os.OpenFile(filepath.Join(t.TempDir(), "key"), os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestKeysWarnOfAReadableFile(t *testing.T) {
 		f.Chmod(c.mode)
 		cmd := command(wgd, c.command)
 		var stderr bytes.Buffer
-		cmd.Stdout, cmd.Stderr = f, &stderr
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(strings.Repeat("A", 43)+"="), f, &stderr
 		if err := cmd.Run(); err != nil {
 			t.Fatal(err)
 		}

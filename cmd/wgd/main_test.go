@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wgd/conf"
+	"wgd/internal/loud"
 	"wgd/uapi"
 )
 
@@ -23,7 +24,14 @@ import (
 // that run it as another user.
 var wgd string
 
+// program links all of the program into the test: what go test finds in its cache
+// is then of the same program as is built here.
+var program = main
+
 func TestMain(m *testing.M) {
+	if program == nil {
+		return
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "wgd-test-")
 		if err != nil {
@@ -50,7 +58,7 @@ func TestMain(m *testing.M) {
 func inNamespace(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		loud.Skip(t, "needs root")
 	}
 	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

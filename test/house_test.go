@@ -1,0 +1,129 @@
+package test
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Imports go one way.
+func TestImports(t *testing.T) {
+	may := map[string][]string{
+		"wgd/cmd/wgd":                 {"wgd/device", "wgd/uapi", "wgd/conf", "wgd/netcfg", "wgd/tun", "wgd/noise"},
+		"wgd/uapi":                    {"wgd/conf"},
+		"wgd/device":                  {"wgd/noise", "wgd/tun", "wgd/conf"},
+		"wgd/noise":                   {"wgd/crypto/chacha20poly1305"},
+		"wgd/crypto/chacha20poly1305": nil,
+		"wgd/conf":                    nil,
+		"wgd/tun":                     {"wgd/internal/rtnl"},
+		"wgd/netcfg":                  {"wgd/internal/rtnl"},
+		"wgd/internal/loud":           nil,
+		"wgd/internal/rtnl":           nil,
+		"wgd/test":                    nil,
+	}
+	for line := range strings.Lines(command(t, "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "wgd/...")) {
+		f := strings.Fields(line)
+		allowed, known := may[f[0]]
+		if !known {
+			t.Errorf("%s: a package that this list does not place", f[0])
+		}
+		for _, p := range f[1:] {
+			if strings.HasPrefix(p, "wgd/") && !slices.Contains(allowed, p) {
+				t.Errorf("%s imports %s", f[0], p)
+			}
+		}
+	}
+
+	// For all targets, what the program is made of: no other AEAD than ours, and
+	// none of the libraries that would cost a router's flash.
+	for _, target := range targets(t) {
+		for _, p := range target.deps(t, "wgd/cmd/wgd") {
+			for _, bad := range []string{"golang.org/x/crypto/chacha20poly1305", "golang.org/x/crypto/chacha20", "github.com/flynn/noise",
+				"golang.zx2c4.com/wireguard/device", "encoding/json", "net/http", "regexp", "text/template", "crypto/tls", "C", "runtime/cgo"} {
+				if p == bad {
+					t.Errorf("%s: cmd/wgd depends on %s", target.name, bad)
+				}
+			}
+		}
+	}
+	for line := range strings.Lines(command(t, "go", "list", "-deps", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "wgd/...")) {
+		if f := strings.Fields(line); strings.HasPrefix(f[0], "wgd/") && slices.Contains(f[1:], "golang.org/x/crypto/chacha20poly1305") {
+			t.Errorf("%s imports golang.org/x/crypto/chacha20poly1305 outside tests", f[0])
+		}
+	}
+}
+
+// A target is what the Makefile builds for.
+type target struct {
+	name string
+	env  []string
+}
+
+// targets asks the Makefile.
+func targets(t *testing.T) (all []target) {
+	t.Helper()
+	for line := range strings.Lines(command(t, "make", "-s", "-C", "..", "targets")) {
+		f := strings.Fields(line)
+		all = append(all, target{f[0], f[1:]})
+	}
+	if len(all) < 7 {
+		t.Fatalf("make targets: %v", all)
+	}
+	return all
+}
+
+func (g target) deps(t *testing.T, pkg string) []string {
+	t.Helper()
+	return strings.Fields(command(t, append(append([]string{"env", "CGO_ENABLED=0"}, g.env...), "go", "list", "-deps", pkg)...))
+}
+
+// The stripped, static binaries are no more than 3 % larger than recorded: flash
+// is what routers have least of. `make sizes` records.
+func TestSizes(t *testing.T) {
+	text, err := os.ReadFile("sizes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := map[string]int64{}
+	for line := range strings.Lines(string(text)) {
+		var name string
+		var n int64
+		if _, err := fmt.Sscan(line, &name, &n); err == nil {
+			recorded[name] = n
+		}
+	}
+	if out, err := exec.Command("make", "-s", "-C", "..", "cross").CombinedOutput(); err != nil {
+		t.Fatalf("make cross: %v\n%s", err, out)
+	}
+	for _, target := range targets(t) {
+		info, err := os.Stat("../build/wgd-" + target.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		was, size := recorded[target.name], info.Size()
+		if was == 0 {
+			t.Errorf("%s: no size recorded (make sizes)", target.name)
+			continue
+		}
+		t.Logf("%-7s %d bytes, %+.1f %%", target.name, size, 100*float64(size-was)/float64(was))
+		if size > was+was*3/100 {
+			t.Errorf("%s: %d bytes, recorded %d: more than 3 %% larger (a good reason: make sizes)", target.name, size, was)
+		}
+	}
+	for _, target := range targets(t) {
+		f, err := elf.Open("../build/wgd-" + target.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range f.Progs {
+			if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+				t.Errorf("%s: not static", target.name)
+			}
+		}
+		f.Close()
+	}
+}

@@ -1,0 +1,39 @@
+package test
+
+import "testing"
+
+// The emulated daemons: MIPS 24Kc without an FPU, both endians, on a real TUN,
+// against native peers. Emulation turns an unaligned load into a crash.
+func TestMIPS(t *testing.T) {
+	t.Parallel()
+	for _, cpu := range []struct {
+		name    string
+		qemu    string
+		program *program
+	}{
+		{"mips", "qemu-mips-static", mipsProgram},
+		{"mipsle", "qemu-mipsel-static", mipsleProgram},
+	} {
+		emulated := []string{"timeout", "300", cpu.qemu, "-cpu", "24Kc", cpu.program.build(t)}
+		for _, native := range []side{{"wgd", []string{wgd(t)}}, {"wireguard-go", []string{wireguardGo(t)}}} {
+			for _, psk := range []bool{false, true} {
+				for _, o := range []struct {
+					name string
+					tunnelOptions
+				}{
+					{cpu.name + " to native " + native.name, tunnelOptions{a: emulated, b: native.argv, psk: psk}},
+					{"native " + native.name + " to " + cpu.name, tunnelOptions{a: native.argv, b: emulated, psk: psk, outer6: true}},
+				} {
+					name := o.name
+					if psk {
+						name += " with PSK"
+					}
+					t.Run(name, func(t *testing.T) {
+						t.Parallel()
+						newTunnel(t, o.tunnelOptions).works(2 << 20)
+					})
+				}
+			}
+		}
+	}
+}
