@@ -9,13 +9,15 @@ import (
 //
 //	implementations   the names, by number; number 0 is the generic one
 //	detect            the numbers that this CPU can run, best first, and how it knows
+//	seal, open        a whole message; message_parts.go makes them of the next two
 //	keyStream         one call for a message: one-time key, blocks and tail
 //	poly1305.aead     one call for a message: additional data, text, lengths, tag
 //	poly1305.blocks   whole blocks
+//	xorBlocks         whole blocks, from which keyStreamByBlocks makes the rest
 //
-// and each of the last three starts with a switch on active. That is a load and
-// a compare a message; a table of functions would make their arguments escape to
-// the heap. impl_none.go is the form without assembly.
+// and the functions among them start with a switch on active. That is a load and a
+// compare a message; a table of functions would make their arguments escape to the
+// heap. impl_none.go is the form without assembly.
 //
 // Generic code is in every build: it judges the others in the tests, and runs
 // where a CPU or a tag (purego) leaves nothing else.
