@@ -27,26 +27,29 @@ const generic = 0
 var active uint8
 
 var (
-	usable  []uint8 // what this CPU can run, best first, generic last
-	reason  string  // how the CPU was recognised
-	refused []string
+	usable []uint8 // what this CPU can run, best first, generic last
+	reason string  // how the CPU was recognised
 )
 
 func init() {
 	ids, why := detect()
 	usable, reason = append(ids, generic), why
-	choose()
+	active = usable[0]
 }
 
-// choose takes the best implementation whose answers are right. An illegal
-// instruction cannot be caught, so detect leaves out what the CPU may not have.
-func choose() {
+// Choose takes the best implementation whose answers are right, and returns the
+// names of those that are better but for a wrong answer. As Use, it is for the start
+// of a program; without either the best is in use. An illegal instruction cannot be
+// caught: detect leaves out what the CPU may not have, and the package runs nothing
+// on its own, so that a person can still tell the program to Use another.
+func Choose() (refused []string) {
 	for _, id := range usable {
 		if active = id; id == generic || SelfTest() == nil {
-			return
+			break
 		}
 		refused = append(refused, implementations[id])
 	}
+	return refused
 }
 
 // Implementation returns the name of the implementation in use, and how the CPU
@@ -62,10 +65,6 @@ func Implementations() []string {
 	}
 	return names
 }
-
-// Refused returns the names of those whose self-test gave a wrong answer when the
-// program started. They are not used unless Use is told to.
-func Refused() []string { return refused }
 
 // Use makes the named implementation the one in use, for all keys. It is for the
 // start of a program: no other call of the package may run at the same time.
