@@ -144,6 +144,7 @@ func keyStreamScalar(m *poly1305, dst, src []byte, key *[8]uint32, iv *[4]uint32
 	}
 	if whole < len(src) {
 		copy(dst[whole:], tail[:])
+		wipe(tail[:])
 	}
 }
 

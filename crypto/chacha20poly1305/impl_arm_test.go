@@ -45,10 +45,10 @@ func testFrameWiped(t *testing.T) {
 	for i, w := range key {
 		secret[w] = fmt.Sprintf("word %d of the key", i)
 	}
-	ks := make([]byte, blockSize)
+	ks := make([]byte, 4*blockSize)
 	start := iv
 	keyStreamByBlocks(nil, ks, ks, &key, &start)
-	for i := range 16 {
+	for i := range len(ks) / 4 {
 		secret[binary.LittleEndian.Uint32(ks[4*i:])] = fmt.Sprintf("word %d of the key stream", i)
 	}
 	var m poly1305
@@ -57,7 +57,7 @@ func testFrameWiped(t *testing.T) {
 		secret[m.r[i+1]+m.r[i+1]>>2] = fmt.Sprintf("5/4 of word %d of r", i+1)
 	}
 
-	b := make([]byte, blockSize+8)
+	b := make([]byte, len(ks)+8)
 	b = b[-uintptr(unsafe.Pointer(&b[0]))%4:]
 	stack := new([stackDepth]byte)
 	look := func(what string, call func()) {
@@ -72,13 +72,15 @@ func testFrameWiped(t *testing.T) {
 			}
 		}
 	}
-	for off := range 2 {
-		got := b[off:][:blockSize]
-		clear(got)
-		start := iv
-		look(fmt.Sprintf("keyStream at offset %d", off), func() { keyStream(nil, got, got, &key, &start) })
-		if !bytes.Equal(got, ks) {
-			t.Fatalf("offset %d: wrong key stream", off)
+	for _, n := range []int{blockSize, len(ks) - 1} {
+		for off := range 2 {
+			got := b[off:][:n]
+			clear(got)
+			start := iv
+			look(fmt.Sprintf("keyStream of %d bytes at offset %d", n, off), func() { keyStream(nil, got, got, &key, &start) })
+			if !bytes.Equal(got, ks[:n]) {
+				t.Fatalf("%d bytes at offset %d: wrong key stream", n, off)
+			}
 		}
 	}
 	var tag [tagSize]byte

@@ -2,7 +2,12 @@
 
 package chacha20poly1305
 
-import "testing"
+import (
+	"bytes"
+	"testing"
+
+	xcrypto "golang.org/x/crypto/chacha20poly1305"
+)
 
 // keyStream leaves nothing of what m was before.
 func TestKeyStreamSetsMAC(t *testing.T) { each(t, testKeyStreamSetsMAC) }
@@ -26,6 +31,26 @@ func testKeyStreamSetsMAC(t *testing.T) {
 		keyStream(&m, text, text, &key, &iv)
 		if m != want {
 			t.Errorf("with %d bytes: got %x, want %x", n, m, want)
+		}
+	}
+}
+
+// Blocks are made four or two at a time, and the first three while opening are
+// kept: each length at which one way gives over to another.
+func TestBatches(t *testing.T) { each(t, testBatches) }
+
+func testBatches(t *testing.T) {
+	key, nonce, text := random("key", KeySize), make([]byte, NonceSize), random("plaintext", 850)
+	ref, ours := must(xcrypto.New(key)), must(New(key))
+	var want, got []byte
+	for n := range len(text) {
+		want, got = ref.Seal(want[:0], nonce, text[:n], nil), ours.Seal(got[:0], nonce, text[:n], nil)
+		if !bytes.Equal(got, want) {
+			t.Fatalf("Seal of %d bytes: differ from byte %d", n, firstDifference(got, want))
+		}
+		opened, err := ours.Open(got[:0], nonce, got, nil)
+		if err != nil || !bytes.Equal(opened, text[:n]) {
+			t.Fatalf("Open of %d bytes: %v, differ from byte %d", n, err, firstDifference(opened, text))
 		}
 	}
 }
