@@ -8,6 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Instructions a byte, seal of 1420 bytes, and bytes of assembly, by bench/run:
+//
+//	generic  41.00
+//	scalar   16.45  3,260
+//	neon      8.40  3,632 and the Poly1305 of scalar
+//
+// wgd_small changes none of it: there is no rolled form.
 const (
 	scalar = 1 + iota // ARMv5: no unaligned access
 	neon              // ARMv7 with NEON
