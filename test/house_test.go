@@ -13,17 +13,22 @@ import (
 // Imports go one way.
 func TestImports(t *testing.T) {
 	may := map[string][]string{
-		"wgd/cmd/wgd":                 {"wgd/device", "wgd/uapi", "wgd/conf", "wgd/netcfg", "wgd/tun", "wgd/noise"},
+		"wgd/cmd/wgd":                 {"wgd/device", "wgd/uapi", "wgd/conf", "wgd/netcfg", "wgd/tun", "wgd/noise", "wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519"},
 		"wgd/uapi":                    {"wgd/conf"},
 		"wgd/device":                  {"wgd/noise", "wgd/tun", "wgd/conf"},
-		"wgd/noise":                   {"wgd/crypto/chacha20poly1305"},
+		"wgd/noise":                   {"wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519"},
 		"wgd/crypto/chacha20poly1305": nil,
-		"wgd/conf":                    nil,
-		"wgd/tun":                     {"wgd/internal/rtnl"},
-		"wgd/netcfg":                  {"wgd/internal/rtnl"},
-		"wgd/internal/loud":           nil,
-		"wgd/internal/rtnl":           nil,
-		"wgd/test":                    nil,
+		"wgd/crypto/chacha20poly1305/bench/guest": {"wgd/crypto/chacha20poly1305"},
+		"wgd/crypto/chacha20poly1305/bench/run":   nil,
+		"wgd/crypto/curve25519":                   nil,
+		"wgd/crypto/curve25519/bench/guest":       {"wgd/crypto/curve25519"},
+		"wgd/crypto/curve25519/bench/run":         nil,
+		"wgd/conf":                                nil,
+		"wgd/tun":                                 {"wgd/internal/rtnl"},
+		"wgd/netcfg":                              {"wgd/internal/rtnl"},
+		"wgd/internal/loud":                       nil,
+		"wgd/internal/rtnl":                       nil,
+		"wgd/test":                                nil,
 	}
 	for line := range strings.Lines(command(t, "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "wgd/...")) {
 		f := strings.Fields(line)
@@ -42,7 +47,7 @@ func TestImports(t *testing.T) {
 	// none of the libraries that would cost a router's flash.
 	for _, target := range targets(t) {
 		for _, p := range target.deps(t, "wgd/cmd/wgd") {
-			for _, bad := range []string{"golang.org/x/crypto/chacha20poly1305", "golang.org/x/crypto/chacha20", "github.com/flynn/noise",
+			for _, bad := range []string{"golang.org/x/crypto/chacha20poly1305", "golang.org/x/crypto/chacha20", "github.com/flynn/noise", "crypto/ecdh",
 				"golang.zx2c4.com/wireguard/device", "encoding/json", "net/http", "regexp", "text/template", "crypto/tls", "C", "runtime/cgo"} {
 				if p == bad {
 					t.Errorf("%s: cmd/wgd depends on %s", target.name, bad)
