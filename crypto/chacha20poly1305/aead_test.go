@@ -125,7 +125,8 @@ func (g *guarded) intact(off, n int) bool {
 	return true
 }
 
-// Each length of the first blocks at each alignment of source and destination.
+// Each length of the first blocks at each alignment of source and destination; in
+// short at four of the sixteen, which differ modulo 4.
 func TestAlignments(t *testing.T) { each(t, testAlignments) }
 
 func testAlignments(t *testing.T) {
@@ -139,12 +140,16 @@ func testAlignments(t *testing.T) {
 	c.Init(&key)
 	text := random("plaintext", maxLen)
 	srcBuf, dstBuf := newGuarded(maxLen+64), newGuarded(maxLen+64)
+	step := 1
+	if testing.Short() {
+		step = 5
+	}
 
 	for n := range maxLen + 1 {
 		want := ref.Seal(nil, nonce, text[:n], nil)
 		sealed := n + Overhead
-		for dstOff := range 16 {
-			for srcOff := range 16 {
+		for dstOff := 0; dstOff < 16; dstOff += step {
+			for srcOff := 0; srcOff < 16; srcOff += step {
 				src, dst := srcBuf.lend(srcOff, sealed), dstBuf.lend(dstOff, sealed)
 				copy(src, text[:n])
 				c.Seal(dst, counter, src[:n], nil)

@@ -132,6 +132,10 @@ func testPoly1305Carries(t *testing.T) {
 	numbers = append(numbers, bytes.Repeat([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, 2), bytes.Repeat([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, 2))
 	ss := words(new(big.Int), one, add(pow2(128), -1), add(pow2(128), -5), add(pow2(64), -1))
 
+	if testing.Short() {
+		ss = ss[1:3]
+	}
+
 	for _, f := range macs {
 		for _, h := range hs {
 			for _, r := range numbers {
