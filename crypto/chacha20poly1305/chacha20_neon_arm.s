@@ -449,6 +449,8 @@ tail1:
 done:
 	VEOR(0, 0, 0)
 	VEOR(1, 1, 1)
+	VMOV(9, 0)		// the key, which a signal would store
+	VMOV(10, 0)
 	ADD	$4, R13, R11
 	VST1_2P(0, 11)
 	VST1_2P(0, 11)

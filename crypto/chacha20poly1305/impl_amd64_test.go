@@ -66,7 +66,6 @@ func TestStreamNotLeftOnStack(t *testing.T) {
 
 	var c Cipher
 	c.Init((*[KeySize]byte)([]byte(key0)))
-	stack := new([stackDepth]byte)
 	for _, n := range []int{1, 64, 192, 320, 448, 576, 960, 1420, 3000} {
 		// Zeros sealed are the key stream; block 0 comes from the generic code.
 		stream, opened := make([]byte, n+Overhead), make([]byte, n)
@@ -93,16 +92,16 @@ func TestStreamNotLeftOnStack(t *testing.T) {
 			{"Open", func() { c.Open(opened, 1, stream, nil) }},
 			{"Open, refused", func() { c.Open(opened, 1, forged, nil) }},
 		} {
-			clear(opened)
-			clearStack()
-			f.call()
-			deadStack(stack)
-			slices.Reverse(stack[:])
-			for i := range len(stack) - 8 {
-				if name, ok := secret[binary.LittleEndian.Uint64(stack[i:])]; ok {
-					t.Errorf("%s of %d bytes left 8 bytes of the %s", f.name, n, name)
-					break
+			found := remains(func() { clear(opened); f.call() }, func(stack []byte) string {
+				for i := range len(stack) - 8 {
+					if name, ok := secret[binary.LittleEndian.Uint64(stack[i:])]; ok {
+						return name
+					}
 				}
+				return ""
+			})
+			if found != "" {
+				t.Errorf("%s of %d bytes left 8 bytes of the %s", f.name, n, found)
 			}
 		}
 	}
