@@ -69,11 +69,10 @@ func (h *Handshake) CreateInitiation(dst []byte, l *Local, r *Remote, ephemeral 
 	var shared, key [32]byte
 	defer wipe(shared[:])
 	next.init(&r.public)
-	scalar := newScalar(ephemeral)
-	public := publicKey(scalar)
+	public := ephemeral.Public()
 
 	// es, before e touches dst: it can fail
-	if err := dh(&shared, scalar, &r.public); err != nil {
+	if err := dh(&shared, ephemeral, &r.public); err != nil {
 		return dst, err
 	}
 	dst, msg := extend(dst, InitiationSize)
@@ -120,7 +119,7 @@ func (h *Handshake) ConsumeInitiation(msg []byte, l *Local, find func(PublicKey)
 	next.mixKey(next.remoteEphemeral[:])
 
 	// es
-	if err := dh(&shared, l.scalar, &next.remoteEphemeral); err != nil {
+	if err := l.dh(&shared, &next.remoteEphemeral); err != nil {
 		return Timestamp{}, err
 	}
 	next.mixKeyInto(&key, shared[:])
@@ -164,14 +163,13 @@ func (h *Handshake) CreateResponse(dst []byte, l *Local, r *Remote, ephemeral *P
 	var ee, se, key [32]byte
 	defer wipe(ee[:])
 	defer wipe(se[:])
-	scalar := newScalar(ephemeral)
-	public := publicKey(scalar)
+	public := ephemeral.Public()
 
 	// ee and se, before e touches dst: they can fail
-	if err := dh(&ee, scalar, &next.remoteEphemeral); err != nil {
+	if err := dh(&ee, ephemeral, &next.remoteEphemeral); err != nil {
 		return dst, err
 	}
-	if err := dh(&se, scalar, &r.public); err != nil {
+	if err := dh(&se, ephemeral, &r.public); err != nil {
 		return dst, err
 	}
 	dst, msg := extend(dst, ResponseSize)
@@ -221,13 +219,13 @@ func (h *Handshake) ConsumeResponse(msg []byte, l *Local, r *Remote) error {
 	next.mixKey(next.remoteEphemeral[:])
 
 	// ee
-	if err := dh(&shared, newScalar(&next.ephemeral), &next.remoteEphemeral); err != nil {
+	if err := dh(&shared, &next.ephemeral, &next.remoteEphemeral); err != nil {
 		return err
 	}
 	next.mixKey(shared[:])
 
 	// se
-	if err := dh(&shared, l.scalar, &next.remoteEphemeral); err != nil {
+	if err := l.dh(&shared, &next.remoteEphemeral); err != nil {
 		return err
 	}
 	next.mixKey(shared[:])

@@ -1,9 +1,11 @@
 package noise
 
 import (
-	"crypto/ecdh"
 	"crypto/subtle"
 	"io"
+	"runtime"
+
+	"wgd/crypto/curve25519"
 )
 
 type (
@@ -30,8 +32,11 @@ func (k *PrivateKey) Clamp() {
 	k[31] = k[31]&127 | 64
 }
 
-// Public returns k's public key.
-func (k *PrivateKey) Public() PublicKey { return publicKey(newScalar(k)) }
+// Public returns k's public key. It costs one scalar multiplication.
+func (k *PrivateKey) Public() (p PublicKey) {
+	curve25519.Public((*[32]byte)(&p), (*[32]byte)(k))
+	return p
+}
 
 func (k *PrivateKey) Wipe()   { wipe(k[:]) }
 func (k *PresharedKey) Wipe() { wipe(k[:]) }
@@ -45,57 +50,46 @@ func isZero(k *[32]byte) bool {
 	return subtle.ConstantTimeCompare(k[:], zero[:]) == 1
 }
 
-// newScalar makes k ready for Diffie-Hellman. It costs one scalar multiplication,
-// as the public key comes with it; crypto/ecdh directly rather than x/crypto's
-// curve25519, which is a wrapper around it that repeats this for every dh and
-// leaves the shared secrets on the heap.
-func newScalar(k *PrivateKey) *ecdh.PrivateKey {
-	s, err := ecdh.X25519().NewPrivateKey(k[:])
-	if err != nil {
-		panic(err) // 32 bytes always are a key
-	}
-	return s
-}
-
-func publicKey(s *ecdh.PrivateKey) (p PublicKey) {
-	copy(p[:], s.PublicKey().Bytes())
-	return p
-}
-
-// dh writes DH(s, point) to shared: §5.4. ErrLowOrder: the result would be all zero.
-func dh(shared *[32]byte, s *ecdh.PrivateKey, point *PublicKey) error {
-	if s == nil {
-		return ErrState // a wiped Local
-	}
-	p, err := ecdh.X25519().NewPublicKey(point[:])
-	if err != nil {
-		panic(err) // 32 bytes always are a point
-	}
-	out, err := s.ECDH(p)
-	if err != nil {
+// dh writes DH(k, point) to shared: §5.4. ErrLowOrder: the result would be all zero.
+func dh(shared *[32]byte, k *PrivateKey, point *PublicKey) error {
+	if curve25519.X25519(shared, (*[32]byte)(k), (*[32]byte)(point)) != nil {
 		return ErrLowOrder
 	}
-	copy(shared[:], out)
-	wipe(out)
 	return nil
 }
 
 // A Local is our static identity. Immutable until Wipe.
 type Local struct {
-	scalar *ecdh.PrivateKey
-	public PublicKey
+	private PrivateKey
+	public  PublicKey
+	usable  bool // not wiped
 }
 
-// NewLocal returns the identity of a private key. It costs one scalar multiplication.
+// NewLocal returns the identity of a private key. It costs one scalar
+// multiplication. A Local that is dropped, as it may be while handshakes still use
+// it, is wiped when it is collected.
 func NewLocal(k *PrivateKey) *Local {
-	s := newScalar(k)
-	return &Local{scalar: s, public: publicKey(s)}
+	l := &Local{private: *k, public: k.Public(), usable: true}
+	runtime.SetFinalizer(l, (*Local).Wipe)
+	return l
 }
 
 func (l *Local) Public() PublicKey { return l.public }
 
 // Wipe forgets the private key: every handshake with l fails from now on.
-func (l *Local) Wipe() { *l = Local{} }
+func (l *Local) Wipe() {
+	l.private.Wipe()
+	l.public = PublicKey{}
+	l.usable = false
+}
+
+// dh is dh with our static key.
+func (l *Local) dh(shared *[32]byte, point *PublicKey) error {
+	if !l.usable {
+		return ErrState
+	}
+	return dh(shared, &l.private, point)
+}
 
 // A Remote is a peer's static identity and what we share with it. Copies may be
 // used at the same time, one Remote may not.
@@ -127,7 +121,7 @@ func (r *Remote) SetPresharedKey(k PresharedKey) { r.psk = k }
 // multiplication. ErrLowOrder: no handshake with this peer can succeed.
 func (r *Remote) Prepare(l *Local) error {
 	if r.prepared == unprepared {
-		switch err := dh(&r.staticStatic, l.scalar, &r.public); err {
+		switch err := l.dh(&r.staticStatic, &r.public); err {
 		case nil:
 			r.prepared = ready
 		case ErrLowOrder:

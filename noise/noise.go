@@ -8,13 +8,11 @@
 // # Secrets in memory
 //
 // Every intermediate secret is overwritten before its function returns, and
-// session keys are derived straight into the Keypair. Three things are out of
-// reach. BLAKE2s, the AEAD and X25519 leave words in dead stack frames: call
-// ScrubStack after handshake work. crypto/ecdh clones private keys (static and
-// ephemeral, never session keys) to the heap and has no way to clear them: they
-// stay until the collector gives the memory to somebody else. And the runtime
-// does not clear a stack that it outgrows: call ScrubStack before handshake work
-// too, which makes the stack deep enough for all of it.
+// session keys are derived straight into the Keypair. Two things are out of reach.
+// BLAKE2s and the AEAD leave words in dead stack frames: call ScrubStack after
+// handshake work. And the runtime does not clear a stack that it outgrows: call
+// ScrubStack before handshake work too, which makes the stack deep enough for all
+// of it.
 package noise
 
 import (

@@ -2,19 +2,21 @@ package test
 
 import "testing"
 
-// The emulated daemons: MIPS 24Kc without an FPU, both endians, on a real TUN,
-// against native peers. Emulation turns an unaligned load into a crash.
+// The emulated daemons: MIPS 24Kc without an FPU, both endians, and 4Kc, which is
+// MIPS32 release 1, on a real TUN, against native peers. Emulation turns an unaligned load into a crash.
 func TestMIPS(t *testing.T) {
 	t.Parallel()
 	for _, cpu := range []struct {
 		name    string
 		qemu    string
+		cpu     string
 		program *program
 	}{
-		{"mips", "qemu-mips-static", mipsProgram},
-		{"mipsle", "qemu-mipsel-static", mipsleProgram},
+		{"mips", "qemu-mips-static", "24Kc", mipsProgram},
+		{"mipsle", "qemu-mipsel-static", "24Kc", mipsleProgram},
+		{"mips release 1", "qemu-mips-static", "4Kc", mipsProgram},
 	} {
-		emulated := []string{"timeout", "300", cpu.qemu, "-cpu", "24Kc", cpu.program.build(t)}
+		emulated := []string{"timeout", "300", cpu.qemu, "-cpu", cpu.cpu, cpu.program.build(t)}
 		for _, native := range []side{{"wgd", []string{wgd(t)}}, {"wireguard-go", []string{wireguardGo(t)}}} {
 			for _, psk := range []bool{false, true} {
 				for _, o := range []struct {

@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"wgd/crypto/chacha20poly1305"
 	"wgd/device"
 	"wgd/netcfg"
 	"wgd/tun"
@@ -33,6 +35,40 @@ const (
 
 // envOffload lists what the packet path may try, see device.ParseOffload.
 const envOffload = "WGD_OFFLOAD"
+
+// envAEAD names the implementation of ChaCha20-Poly1305 to use.
+const envAEAD = "WGD_AEAD"
+
+// chooseAEAD takes the implementation that the environment asks for, or the best,
+// and returns the names of those refused for wrong answers.
+func chooseAEAD() (refused []string, err error) {
+	name := os.Getenv(envAEAD)
+	if name == "" {
+		return chacha20poly1305.Choose(), nil
+	}
+	if err := useAEAD(name); err != nil {
+		return nil, err
+	}
+	if chacha20poly1305.SelfTest() != nil {
+		return nil, fmt.Errorf("%s=%s: it gives wrong answers", envAEAD, name)
+	}
+	return nil, nil
+}
+
+func logAEAD(log *device.Logger, refused []string) {
+	name, why := chacha20poly1305.Implementation()
+	if len(refused) != 0 {
+		log.Errorf("ChaCha20-Poly1305: wrong answers from %s, using %s", strings.Join(refused, ", "), name)
+	}
+	log.Verbosef("ChaCha20-Poly1305: %s (%s)", name, why)
+}
+
+func useAEAD(name string) error {
+	if err := chacha20poly1305.Use(name); err != nil {
+		return fmt.Errorf("%s=%w: %s", envAEAD, err, strings.Join(chacha20poly1305.Implementations(), ", "))
+	}
+	return nil
+}
 
 // inheritedFD takes the number of a descriptor out of the environment; -1 if
 // there is none.
@@ -108,11 +144,16 @@ func runDaemon(name string, mtu int, configure func(*device.Device) error, ready
 			return fmt.Errorf("%s: %w", envOffload, err)
 		}
 	}
+	refused, err := chooseAEAD()
+	if err != nil {
+		return err
+	}
 	k, l, err := open(name, mtu)
 	if err != nil {
 		return err
 	}
 	log := device.NewLogger(os.Stderr, k.Name(), logLevel())
+	logAEAD(log, refused)
 	d, err := device.New(device.Options{Tun: k, Log: log, Offload: offload})
 	if err != nil {
 		l.Close()

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wgd/crypto/chacha20poly1305"
 	"wgd/uapi"
 )
 
@@ -136,6 +137,8 @@ func TestOneClearError(t *testing.T) {
 		{"not permitted to create", inMounts(emptyDev+"mknod -m 666 /dev/net/tun c 10 200", asNobody...), "create " + fresh + ": operation not permitted"},
 		{"name too long", []string{wgd, "sixteen-bytes-xx"}, "interface name \"sixteen-bytes-xx\" is longer than 15 bytes"},
 		{"name with a slash", []string{wgd, "-f", "a/b"}, "interface name \"a/b\" is not valid"},
+		{"no such cipher", []string{"env", "WGD_AEAD=nonesuch", wgd, fresh}, "WGD_AEAD=nonesuch: no such ChaCha20-Poly1305 implementation for this CPU: " + strings.Join(chacha20poly1305.Implementations(), ", ")},
+		{"no such cipher to measure", []string{"env", "WGD_AEAD=nonesuch", wgd, "bench"}, "WGD_AEAD=nonesuch: no such ChaCha20-Poly1305 implementation for this CPU: " + strings.Join(chacha20poly1305.Implementations(), ", ")},
 		{"no name", []string{wgd, ""}, "interface name is empty"},
 		{"TUN descriptor that is none", []string{"env", "WG_TUN_FD=99", wgd, "-f", fresh}, "WG_TUN_FD=\"99\": not a descriptor"},
 		{"TUN descriptor that is no number", []string{"env", "WG_TUN_FD=x", wgd, "-f", fresh}, "WG_TUN_FD=\"x\": not a descriptor"},

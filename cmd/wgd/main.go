@@ -26,9 +26,11 @@ const usage = `usage: wgd [-f] INTERFACE    make the interface; -f, --foreground
        wgd genkey            print a new private key
        wgd pubkey            read a private key, print its public key
        wgd genpsk            print a new preshared key
+       wgd bench             test and measure the cryptography on this machine
        wgd version
 CONF is a path that ends with .conf, or an interface: /etc/wireguard/INTERFACE.conf.
-environment: LOG_LEVEL=error|verbose|silent; WGD_OFFLOAD=all|none|a list of mmsg,vnet,gso,gro
+environment: LOG_LEVEL=error|verbose|silent; WGD_OFFLOAD=all|none|a list of mmsg,vnet,gso,gro;
+       WGD_AEAD=generic|another name that wgd bench shows
 `
 
 // errUsage makes the program print how it is used.
@@ -96,6 +98,8 @@ func run(program string, args []string) error {
 			return without(rest, pubkey)
 		case "genpsk":
 			return without(rest, genpsk)
+		case "bench":
+			return bench(rest)
 		case "version":
 			return without(rest, printVersion)
 		case "help":

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 			return 1
 		}
-		for _, env := range []string{"LOG_LEVEL", envTun, envUAPI, envForeground, envReady} {
+		for _, env := range []string{"LOG_LEVEL", envTun, envUAPI, envForeground, envReady, envAEAD} {
 			os.Unsetenv(env)
 		}
 		return m.Run()

@@ -12,10 +12,14 @@ const (
 	sigma3 = 0x6b206574
 )
 
-// xorKeyStream writes src XOR key stream to dst[:len(src)], RFC 8439 §2.4. The
-// key stream starts at block iv[0]; iv[1:] is the nonce. iv[0] is left pointing
-// behind the last whole block. dst and src are the same place or do not overlap.
-func xorKeyStream(dst, src []byte, key *[8]uint32, iv *[4]uint32) {
+// keyStreamByBlocks is keyStream made of xorBlocks.
+func keyStreamByBlocks(m *poly1305, dst, src []byte, key *[8]uint32, iv *[4]uint32) {
+	if m != nil {
+		var b [blockSize]byte
+		xorBlocks(b[:], b[:], key, iv)
+		m.init((*[32]byte)(b[:]))
+		iv[0]++
+	}
 	whole := len(src) &^ (blockSize - 1)
 	if whole > 0 {
 		xorBlocks(dst[:whole], src[:whole], key, iv)
@@ -40,10 +44,10 @@ func hChaCha20(subkey, key *[8]uint32, nonce *[16]byte) {
 		iv[i] = binary.LittleEndian.Uint32(nonce[4*i:])
 	}
 	var b [blockSize]byte
-	xorBlocks(b[:], b[:], key, &iv)
+	keyStream(nil, b[:], b[:], key, &iv)
 	for i, c := range [4]uint32{sigma0, sigma1, sigma2, sigma3} {
 		subkey[i] = binary.LittleEndian.Uint32(b[4*i:]) - c
-		subkey[4+i] = binary.LittleEndian.Uint32(b[48+4*i:]) - iv[i]
+		subkey[4+i] = binary.LittleEndian.Uint32(b[48+4*i:]) - binary.LittleEndian.Uint32(nonce[4*i:])
 	}
 	wipe(b[:])
 }

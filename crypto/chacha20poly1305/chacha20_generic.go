@@ -3,7 +3,11 @@ package chacha20poly1305
 import (
 	"encoding/binary"
 	"math/bits"
+	"unsafe"
 )
+
+// wordAligned tells whether p starts at a multiple of 4.
+func wordAligned(p []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(p)))%4 == 0 }
 
 // xorBlocksGeneric is xorBlocks in Go alone, and the oracle for the others. It
 // uses no integer wider than 32 bits and leaves no copy of the key in memory:
@@ -95,23 +99,43 @@ func xorBlocksGeneric(dst, src []byte, key *[8]uint32, iv *[4]uint32) {
 			x4 = bits.RotateLeft32(x4^x9, 7)
 		}
 
-		s, d := (*[blockSize]byte)(src), (*[blockSize]byte)(dst)
-		binary.LittleEndian.PutUint32(d[0:], binary.LittleEndian.Uint32(s[0:])^(x0+sigma0))
-		binary.LittleEndian.PutUint32(d[4:], binary.LittleEndian.Uint32(s[4:])^(x1+sigma1))
-		binary.LittleEndian.PutUint32(d[8:], binary.LittleEndian.Uint32(s[8:])^(x2+sigma2))
-		binary.LittleEndian.PutUint32(d[12:], binary.LittleEndian.Uint32(s[12:])^(x3+sigma3))
-		binary.LittleEndian.PutUint32(d[16:], binary.LittleEndian.Uint32(s[16:])^(x4+key[0]))
-		binary.LittleEndian.PutUint32(d[20:], binary.LittleEndian.Uint32(s[20:])^(x5+key[1]))
-		binary.LittleEndian.PutUint32(d[24:], binary.LittleEndian.Uint32(s[24:])^(x6+key[2]))
-		binary.LittleEndian.PutUint32(d[28:], binary.LittleEndian.Uint32(s[28:])^(x7+key[3]))
-		binary.LittleEndian.PutUint32(d[32:], binary.LittleEndian.Uint32(s[32:])^(x8+key[4]))
-		binary.LittleEndian.PutUint32(d[36:], binary.LittleEndian.Uint32(s[36:])^(x9+key[5]))
-		binary.LittleEndian.PutUint32(d[40:], binary.LittleEndian.Uint32(s[40:])^(x10+key[6]))
-		binary.LittleEndian.PutUint32(d[44:], binary.LittleEndian.Uint32(s[44:])^(x11+key[7]))
-		binary.LittleEndian.PutUint32(d[48:], binary.LittleEndian.Uint32(s[48:])^(x12+iv0))
-		binary.LittleEndian.PutUint32(d[52:], binary.LittleEndian.Uint32(s[52:])^(x13+iv1))
-		binary.LittleEndian.PutUint32(d[56:], binary.LittleEndian.Uint32(s[56:])^(x14+iv2))
-		binary.LittleEndian.PutUint32(d[60:], binary.LittleEndian.Uint32(s[60:])^(x15+iv3))
+		if wordFetch && wordAligned(dst) && wordAligned(src) {
+			s, d := (*[blockSize / 4]uint32)(unsafe.Pointer(unsafe.SliceData(src))), (*[blockSize / 4]uint32)(unsafe.Pointer(unsafe.SliceData(dst)))
+			d[0] = s[0] ^ (x0 + sigma0)
+			d[1] = s[1] ^ (x1 + sigma1)
+			d[2] = s[2] ^ (x2 + sigma2)
+			d[3] = s[3] ^ (x3 + sigma3)
+			d[4] = s[4] ^ (x4 + key[0])
+			d[5] = s[5] ^ (x5 + key[1])
+			d[6] = s[6] ^ (x6 + key[2])
+			d[7] = s[7] ^ (x7 + key[3])
+			d[8] = s[8] ^ (x8 + key[4])
+			d[9] = s[9] ^ (x9 + key[5])
+			d[10] = s[10] ^ (x10 + key[6])
+			d[11] = s[11] ^ (x11 + key[7])
+			d[12] = s[12] ^ (x12 + iv0)
+			d[13] = s[13] ^ (x13 + iv1)
+			d[14] = s[14] ^ (x14 + iv2)
+			d[15] = s[15] ^ (x15 + iv3)
+		} else {
+			s, d := (*[blockSize]byte)(src), (*[blockSize]byte)(dst)
+			binary.LittleEndian.PutUint32(d[0:], binary.LittleEndian.Uint32(s[0:])^(x0+sigma0))
+			binary.LittleEndian.PutUint32(d[4:], binary.LittleEndian.Uint32(s[4:])^(x1+sigma1))
+			binary.LittleEndian.PutUint32(d[8:], binary.LittleEndian.Uint32(s[8:])^(x2+sigma2))
+			binary.LittleEndian.PutUint32(d[12:], binary.LittleEndian.Uint32(s[12:])^(x3+sigma3))
+			binary.LittleEndian.PutUint32(d[16:], binary.LittleEndian.Uint32(s[16:])^(x4+key[0]))
+			binary.LittleEndian.PutUint32(d[20:], binary.LittleEndian.Uint32(s[20:])^(x5+key[1]))
+			binary.LittleEndian.PutUint32(d[24:], binary.LittleEndian.Uint32(s[24:])^(x6+key[2]))
+			binary.LittleEndian.PutUint32(d[28:], binary.LittleEndian.Uint32(s[28:])^(x7+key[3]))
+			binary.LittleEndian.PutUint32(d[32:], binary.LittleEndian.Uint32(s[32:])^(x8+key[4]))
+			binary.LittleEndian.PutUint32(d[36:], binary.LittleEndian.Uint32(s[36:])^(x9+key[5]))
+			binary.LittleEndian.PutUint32(d[40:], binary.LittleEndian.Uint32(s[40:])^(x10+key[6]))
+			binary.LittleEndian.PutUint32(d[44:], binary.LittleEndian.Uint32(s[44:])^(x11+key[7]))
+			binary.LittleEndian.PutUint32(d[48:], binary.LittleEndian.Uint32(s[48:])^(x12+iv0))
+			binary.LittleEndian.PutUint32(d[52:], binary.LittleEndian.Uint32(s[52:])^(x13+iv1))
+			binary.LittleEndian.PutUint32(d[56:], binary.LittleEndian.Uint32(s[56:])^(x14+iv2))
+			binary.LittleEndian.PutUint32(d[60:], binary.LittleEndian.Uint32(s[60:])^(x15+iv3))
+		}
 
 		iv0++
 		src, dst = src[blockSize:], dst[blockSize:]

@@ -29,8 +29,9 @@ func (c *Cipher) Seal(dst []byte, counter uint64, plaintext, ad []byte) {
 
 // Open authenticates ciphertext, which ends in the tag, then decrypts it to
 // dst[:len(ciphertext)-Overhead], and panics if dst is shorter. If the tag is
-// wrong it returns false and leaves dst alone. dst and ciphertext start at the
-// same place or do not overlap.
+// wrong it returns false and dst is as it was, or zeros: some implementations
+// decrypt a long message while they compute the tag. dst and ciphertext start at
+// the same place or do not overlap.
 func (c *Cipher) Open(dst []byte, counter uint64, ciphertext, ad []byte) bool {
 	iv := [4]uint32{0, 0, uint32(counter), uint32(counter >> 32)}
 	return open(dst, ciphertext, ad, &c.key, &iv)
@@ -44,16 +45,15 @@ func setKey(words *[8]uint32, key *[KeySize]byte) {
 
 // seal is AEAD_CHACHA20_POLY1305 of RFC 8439 §2.8. iv is block counter 0 and the
 // nonce; it is used up.
-func seal(dst, plaintext, ad []byte, key *[8]uint32, iv *[4]uint32) {
+func sealByParts(dst, plaintext, ad []byte, key *[8]uint32, iv *[4]uint32) {
 	n := len(plaintext)
 	_ = dst[n+Overhead-1]
 	var m poly1305
-	oneTimeKey(&m, key, iv)
-	xorKeyStream(dst[:n], plaintext, key, iv)
+	keyStream(&m, dst[:n], plaintext, key, iv)
 	m.aead((*[tagSize]byte)(dst[n:]), ad, dst[:n])
 }
 
-func open(dst, ciphertext, ad []byte, key *[8]uint32, iv *[4]uint32) bool {
+func openByParts(dst, ciphertext, ad []byte, key *[8]uint32, iv *[4]uint32) bool {
 	n := len(ciphertext) - Overhead
 	if n < 0 {
 		return false
@@ -63,20 +63,11 @@ func open(dst, ciphertext, ad []byte, key *[8]uint32, iv *[4]uint32) bool {
 	}
 	var m poly1305
 	var tag [tagSize]byte
-	oneTimeKey(&m, key, iv)
+	keyStream(&m, nil, nil, key, iv)
 	m.aead(&tag, ad, ciphertext[:n])
 	if subtle.ConstantTimeCompare(tag[:], ciphertext[n:]) == 0 {
 		return false
 	}
-	xorKeyStream(dst[:n], ciphertext[:n], key, iv)
+	keyStream(nil, dst[:n], ciphertext[:n], key, iv)
 	return true
-}
-
-// oneTimeKey keys m with the first half of block 0, RFC 8439 §2.6, and moves iv
-// on to block 1.
-func oneTimeKey(m *poly1305, key *[8]uint32, iv *[4]uint32) {
-	var b [blockSize]byte
-	xorBlocks(b[:], b[:], key, iv)
-	m.init((*[32]byte)(b[:]))
-	iv[0]++
 }

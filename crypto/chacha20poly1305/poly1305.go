@@ -17,8 +17,8 @@ func (m *poly1305) pad16(p []byte) {
 	}
 }
 
-// aead computes the tag of RFC 8439 §2.8 over ad and ciphertext.
-func (m *poly1305) aead(tag *[tagSize]byte, ad, ciphertext []byte) {
+// aeadByBlocks is aead made of blocks.
+func (m *poly1305) aeadByBlocks(tag *[tagSize]byte, ad, ciphertext []byte) {
 	m.pad16(ad)
 	m.pad16(ciphertext)
 	var lengths [16]byte

@@ -1,6 +1,9 @@
 package chacha20poly1305
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // poly1305x32 is Poly1305 (RFC 8439 §2.5) for CPUs whose widest product is
 // 32 x 32 = 64 bits. Four full words instead of five of 26 bits: 16 long products
@@ -15,10 +18,10 @@ type poly1305x32 struct {
 func (m *poly1305x32) init(key *[32]byte) {
 	*m = poly1305x32{
 		r: [4]uint32{
-			binary.LittleEndian.Uint32(key[0:]) & 0x0fffffff,
-			binary.LittleEndian.Uint32(key[4:]) & 0x0ffffffc,
-			binary.LittleEndian.Uint32(key[8:]) & 0x0ffffffc,
-			binary.LittleEndian.Uint32(key[12:]) & 0x0ffffffc,
+			binary.LittleEndian.Uint32(key[0:]),
+			binary.LittleEndian.Uint32(key[4:]),
+			binary.LittleEndian.Uint32(key[8:]),
+			binary.LittleEndian.Uint32(key[12:]),
 		},
 		s: [4]uint32{
 			binary.LittleEndian.Uint32(key[16:]),
@@ -27,6 +30,15 @@ func (m *poly1305x32) init(key *[32]byte) {
 			binary.LittleEndian.Uint32(key[28:]),
 		},
 	}
+	m.clamp()
+}
+
+// clamp clears the bits of r that RFC 8439 §2.5 clears.
+func (m *poly1305x32) clamp() {
+	m.r[0] &= 0x0fffffff
+	m.r[1] &= 0x0ffffffc
+	m.r[2] &= 0x0ffffffc
+	m.r[3] &= 0x0ffffffc
 }
 
 func (m *poly1305x32) blocksGeneric(p []byte, hibit uint32) {
@@ -39,14 +51,23 @@ func (m *poly1305x32) blocksGeneric(p []byte, hibit uint32) {
 	s1, s2, s3 := r1+r1>>2, r2+r2>>2, r3+r3>>2 // < 1.25·2²⁸
 
 	for len(p) >= 16 {
+		var b0, b1, b2, b3 uint32
+		if wordFetch && wordAligned(p) {
+			b := (*[4]uint32)(unsafe.Pointer(unsafe.SliceData(p)))
+			b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
+		} else {
+			b0, b1 = binary.LittleEndian.Uint32(p[0:4]), binary.LittleEndian.Uint32(p[4:8])
+			b2, b3 = binary.LittleEndian.Uint32(p[8:12]), binary.LittleEndian.Uint32(p[12:16])
+		}
+
 		// h += block and the bit above it.
-		t := uint64(h0) + uint64(binary.LittleEndian.Uint32(p[0:4]))
+		t := uint64(h0) + uint64(b0)
 		h0 = uint32(t)
-		t = t>>32 + uint64(h1) + uint64(binary.LittleEndian.Uint32(p[4:8]))
+		t = t>>32 + uint64(h1) + uint64(b1)
 		h1 = uint32(t)
-		t = t>>32 + uint64(h2) + uint64(binary.LittleEndian.Uint32(p[8:12]))
+		t = t>>32 + uint64(h2) + uint64(b2)
 		h2 = uint32(t)
-		t = t>>32 + uint64(h3) + uint64(binary.LittleEndian.Uint32(p[12:16]))
+		t = t>>32 + uint64(h3) + uint64(b3)
 		h3 = uint32(t)
 		h4 += uint32(t>>32) + hibit // <= 4 + 1 + 1
 

@@ -91,7 +91,9 @@ var chachaVectors = []struct {
 		04c6a8d1bcd1bf4d50d6154b6da731b187b58dfd728afa36757a797ac188d1`},
 }
 
-func TestChaCha20Vectors(t *testing.T) {
+func TestChaCha20Vectors(t *testing.T) { each(t, testChaCha20Vectors) }
+
+func testChaCha20Vectors(t *testing.T) {
 	for _, v := range chachaVectors {
 		want := unhex(v.ciphertext)
 		plaintext := []byte(v.plaintext)
@@ -103,14 +105,16 @@ func TestChaCha20Vectors(t *testing.T) {
 		iv := nonceWords((*[NonceSize]byte)(unhex(v.nonce)))
 		iv[0] = v.counter
 		got := make([]byte, len(plaintext))
-		xorKeyStream(got, plaintext, &key, &iv)
+		keyStream(nil, got, plaintext, &key, &iv)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s:\n got %x\nwant %x", v.name, got, want)
 		}
 	}
 }
 
-func TestHChaCha20Vector(t *testing.T) { // draft §2.2.1
+func TestHChaCha20Vector(t *testing.T) { each(t, testHChaCha20Vector) }
+
+func testHChaCha20Vector(t *testing.T) { // draft §2.2.1
 	var key, got, want [8]uint32
 	setKey(&key, (*[KeySize]byte)(unhex(count(0, 32))))
 	setKey(&want, (*[KeySize]byte)(unhex("82413b4227b27bfed30e42508a877d73a0f9e4d58a74a853c12ec41326d3ecdc")))
@@ -120,7 +124,9 @@ func TestHChaCha20Vector(t *testing.T) { // draft §2.2.1
 	}
 }
 
-func TestXChaCha20Vector(t *testing.T) { // draft §A.3.2, block counters 0 and 1
+func TestXChaCha20Vector(t *testing.T) { each(t, testXChaCha20Vector) }
+
+func testXChaCha20Vector(t *testing.T) { // draft §A.3.2, block counters 0 and 1
 	a := new(xaead)
 	setKey(&a.key, (*[KeySize]byte)(unhex(count(0x80, 32))))
 	for counter, want := range []string{`
@@ -141,7 +147,7 @@ func TestXChaCha20Vector(t *testing.T) { // draft §A.3.2, block counters 0 and 
 		iv := a.derive(&subkey, (*[NonceSizeX]byte)(unhex(count(0x40, 23)+"58")))
 		iv[0] = uint32(counter)
 		got := make([]byte, len(want))
-		xorKeyStream(got, []byte(dhole)[:len(want)], &subkey, &iv)
+		keyStream(nil, got, []byte(dhole)[:len(want)], &subkey, &iv)
 		if !bytes.Equal(got, want) {
 			t.Errorf("counter %d:\n got %x\nwant %x", counter, got, want)
 		}
@@ -170,7 +176,9 @@ var macVectors = []struct{ name, key, message, tag string }{
 		00000000000000000000000000000000`, "13000000000000000000000000000000"},
 }
 
-func TestPoly1305Vectors(t *testing.T) {
+func TestPoly1305Vectors(t *testing.T) { each(t, testPoly1305Vectors) }
+
+func testPoly1305Vectors(t *testing.T) {
 	for _, f := range macs {
 		for _, v := range macVectors {
 			got := mac(f.new(), (*[32]byte)(unhex(v.key)), unhex(v.message))
@@ -181,7 +189,9 @@ func TestPoly1305Vectors(t *testing.T) {
 	}
 }
 
-func TestOneTimeKeyVectors(t *testing.T) {
+func TestOneTimeKeyVectors(t *testing.T) { each(t, testOneTimeKeyVectors) }
+
+func testOneTimeKeyVectors(t *testing.T) {
 	for _, v := range []struct{ name, key, nonce, want string }{
 		{"§2.6.2", count(0x80, 32), "000000000001020304050607", "8ad5a08b905f81cc815040274ab29471a833b637e3fd0da508dbb8e2fdd1a646"},
 		{"§A.4 #1", zeros(32), zeros(12), "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"},
@@ -192,7 +202,7 @@ func TestOneTimeKeyVectors(t *testing.T) {
 		setKey(&key, (*[KeySize]byte)(unhex(v.key)))
 		iv := nonceWords((*[NonceSize]byte)(unhex(v.nonce)))
 		var got, want poly1305
-		oneTimeKey(&got, &key, &iv)
+		keyStream(&got, nil, nil, &key, &iv)
 		want.init((*[32]byte)(unhex(v.want)))
 		if got != want {
 			t.Errorf("%s: got %x, want %x", v.name, got, want)
@@ -203,7 +213,9 @@ func TestOneTimeKeyVectors(t *testing.T) {
 	}
 }
 
-func TestAEADVectors(t *testing.T) {
+func TestAEADVectors(t *testing.T) { each(t, testAEADVectors) }
+
+func testAEADVectors(t *testing.T) {
 	for _, v := range []struct{ name, key, nonce, ad, plaintext, ciphertext string }{
 		{"§2.8.2", count(0x80, 32), "07000000" + count(0x40, 8), "50515253c0c1c2c3c4c5c6c7", sunscreen, `
 			d31a8d34648e60db7b86afbc53ef7ec2a4aded51296e08fea9e2b5a736ee62d6
