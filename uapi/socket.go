@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -43,6 +44,10 @@ type Listener struct {
 	closed   chan struct{}
 }
 
+// freshSuffix is on the name of a socket on which nobody listens yet. wg(8) looks at
+// names that end with .sock only.
+const freshSuffix = ".new"
+
 // Listen makes the socket of an interface, accessible to its owner only, and its
 // directory if need be. A socket file on which nobody listens is replaced. If
 // somebody does, the error wraps EADDRINUSE.
@@ -60,14 +65,22 @@ func Listen(ifname string) (*Listener, error) {
 		unix.Flock(int(dir.Fd()), unix.LOCK_EX)
 	}
 	path := SocketPath(ifname)
-	l, err := listen(path)
-	if errors.Is(err, unix.EADDRINUSE) {
-		if err := removeStale(path); err != nil {
-			return nil, err
-		}
-		l, err = listen(path)
+	if err := removeStale(path); err != nil {
+		return nil, err
 	}
+	// The file comes to its place when it is listened on: a client that found it
+	// earlier would be refused, and wg(8) removes a socket that refuses it.
+	fresh := path + freshSuffix
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := listen(fresh)
 	if err != nil {
+		return nil, err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		l.Close()
+		os.Remove(fresh)
 		return nil, err
 	}
 	return newListener(l, path)
@@ -155,7 +168,8 @@ func FromFD(fd int) (*Listener, error) {
 		l.Close()
 		return nil, fmt.Errorf("descriptor %d: not a unix socket: %w", fd, unix.EINVAL)
 	}
-	return newListener(u, u.Addr().String())
+	// The socket goes on to name the path at which it was bound.
+	return newListener(u, strings.TrimSuffix(u.Addr().String(), freshSuffix))
 }
 
 func newListener(l *net.UnixListener, path string) (*Listener, error) {

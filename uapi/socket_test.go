@@ -274,3 +274,30 @@ func TestWaitRemoved(t *testing.T) {
 		}
 	}
 }
+
+// A client that sees the socket file can connect: wg(8) removes one that refuses it.
+func TestListensWhenTheFileIsThere(t *testing.T) {
+	useDir(t)
+	path := SocketPath("wg0")
+	for range 300 {
+		started := make(chan *Listener)
+		go func() {
+			l, err := Listen("wg0")
+			if err != nil {
+				t.Error(err)
+			}
+			started <- l
+		}()
+		for {
+			c, err := net.Dial("unix", path)
+			if err == nil {
+				c.Close()
+				break
+			}
+			if !errors.Is(err, unix.ENOENT) {
+				t.Fatalf("connect: %v", err)
+			}
+		}
+		(<-started).Close()
+	}
+}
