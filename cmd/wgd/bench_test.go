@@ -169,6 +169,19 @@ func TestForcedAEAD(t *testing.T) {
 	}
 }
 
+func TestChooseAEAD(t *testing.T) {
+	names := chacha20poly1305.Implementations()
+	defer chacha20poly1305.Use(names[0])
+	for _, c := range []struct{ env, want string }{{"", names[0]}, {"generic", "generic"}, {names[0], names[0]}} {
+		t.Setenv(envAEAD, c.env)
+		chacha20poly1305.Use("generic")
+		refused, err := chooseAEAD()
+		if name, _ := chacha20poly1305.Implementation(); name != c.want || len(refused) != 0 || err != nil {
+			t.Errorf("%s=%s: got %s, refused %q, %v, want %s", envAEAD, c.env, name, refused, err, c.want)
+		}
+	}
+}
+
 func TestLogAEAD(t *testing.T) {
 	name, why := chacha20poly1305.Implementation()
 	for _, c := range []struct {
