@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"strconv"
@@ -77,8 +78,11 @@ func Load(path string) (*Config, []Warning, error) {
 	for n < len(data) {
 		m, err := f.Read(data[n:])
 		n += m
-		if err != nil || m == 0 {
+		if err == io.EOF || err == nil && m == 0 {
 			break
+		}
+		if err != nil {
+			return nil, nil, err // half a file is another configuration
 		}
 	}
 	c, warnings, err := Parse(path, data[:n])

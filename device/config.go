@@ -3,6 +3,7 @@ package device
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -95,6 +96,7 @@ type change struct {
 	retired  []*noise.Keypair
 	lapsed   []*Peer // their keypairs must not send any more
 	hello    []*Peer // they have something to send, or a keepalive is due
+	rekeyed  bool    // there was another private key
 	allowed  bool    // some peer's allowed IPs have changed
 	anyGone  bool    // some peer was removed
 	shrunken []*Peer // peers that lost allowed IPs
@@ -109,6 +111,7 @@ func (c *change) setPrivateKey(k noise.PrivateKey) {
 	if k == c.private {
 		return
 	}
+	c.rekeyed = !c.private.IsZero()
 	c.private.Wipe()
 	c.private = k
 	var id *noise.Local
@@ -309,6 +312,9 @@ func (c *change) finish() {
 		c.tx.mu.Unlock()
 	}
 	c.retire(c.retired...)
+	if c.rekeyed {
+		go runtime.GC() // the old key is wiped when nobody can be using it any more
+	}
 	now := c.clock.Now()
 	for _, p := range c.hello {
 		if !p.removed {

@@ -396,9 +396,11 @@ func (d *Device) receiveInitiation(m *handshakeMessage, id *noise.Local, now noi
 	d.index.attach(index, kp)
 	retired := p.keypairs.Install(kp)
 	// When both sides initiate at once both handshakes succeed, and both would
-	// rekey, at once again, 120 s later. So one of the two lets go of its own.
+	// rekey, at once again, 120 s later. So one of the two lets go of its own; not
+	// before there is a session, for a peer that keeps one handshake at a time can only
+	// complete ours.
 	var dropped uint32
-	drop := p.initiation.State() != noise.StateNone && less(id.Public(), p.public)
+	drop := p.initiation.State() != noise.StateNone && p.keypairs.Current() != nil && less(id.Public(), p.public)
 	if drop {
 		dropped = p.initiation.LocalIndex()
 		p.initiation.Wipe() // the timer goes on: the response may be lost

@@ -35,9 +35,9 @@ type conn interface {
 
 	// send sends each segment of buf to one endpoint. A source in to that does
 	// not work any more is cleared. A segment that the kernel refuses does not
-	// keep the others; the first refusal is returned. A full socket is waited
-	// for, at most sendPatience. to and buf must lie in the heap if the call is
-	// not to allocate. May be called from several goroutines.
+	// keep the others; the first refusal is returned. A full socket is not waited
+	// for: whose link is slow would hold up all other peers. to and buf must lie in
+	// the heap if the call is not to allocate. May be called from several goroutines.
 	send(to *endpoint, buf []byte, segs []segment) error
 
 	setMark(mark uint32) error
@@ -56,10 +56,13 @@ const (
 
 	// The kernel takes up to 1,024; beyond some dozens there is nothing to win.
 	udpSendBatch = 64
-	sendPatience = time.Second
 
-	// About 50 ms of 100 Mbit/s. The kernel doubles it for its own book-keeping.
-	socketBuffer = 512 << 10
+	// About 50 ms of 100 Mbit/s. The kernel doubles both for its own book-keeping.
+	receiveBuffer = 512 << 10
+	// More than the queue of a slow link holds (1,000 packets of 2.3 kB with the
+	// kernel's own data), so that it is the queue that drops, for that link alone, and
+	// not the socket, for all peers. Memory is used only by what really waits.
+	sendBuffer = 4 << 20
 )
 
 // newSocket is socket(2); a test stands in for a kernel that lacks a family.
@@ -167,11 +170,11 @@ func setUp(fd int, v6 bool, port uint16, mark uint32) (actual uint16, err error)
 		try(unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
 	}
 	// FORCE exceeds the system's limit but wants CAP_NET_ADMIN.
-	if try(unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBuffer) != nil {
-		try(unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer)
+	if try(unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) != nil {
+		try(unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
 	}
-	if try(unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBuffer) != nil {
-		try(unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
+	if try(unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBuffer) != nil {
+		try(unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer)
 	}
 
 	if err := unix.Bind(fd, local); err != nil {
@@ -414,10 +417,9 @@ type udpWriter struct {
 
 	marked atomic.Bool // the socket has a mark, see putControl
 
-	mu       sync.Mutex // held while sending; guards all below
-	noBatch  bool       // no sendmmsg in this kernel
-	noTOS    bool       // the kernel takes no traffic class with a message
-	deadline bool       // a write deadline is set
+	mu      sync.Mutex // held while sending; guards all below
+	noBatch bool       // no sendmmsg in this kernel
+	noTOS   bool       // the kernel takes no traffic class with a message
 
 	// The send in hand.
 	to    *endpoint
@@ -462,17 +464,12 @@ func (c *udpConn) send(to *endpoint, buf []byte, segs []segment) error {
 		s.count = min(len(s.segs), udpSendBatch)
 		s.done = 0
 		s.build(0)
-		err := c.raw.Write(s.flush)
-		if s.deadline {
-			s.deadline = false
-			c.file.SetWriteDeadline(time.Time{})
-		}
-		if err != nil {
+		if err := c.raw.Write(s.flush); err != nil {
 			if c.closing.Load() {
 				err = os.ErrClosed
 			}
 			s.fail(err)
-			break // still full, or closed: the rest is dropped
+			break
 		}
 		s.segs = s.segs[s.count:]
 	}
@@ -565,8 +562,8 @@ func (s *udpWriter) putControl(b []byte, tos byte, withSource, withTOS bool) []b
 	return b
 }
 
-// tryFlush sends what was built. It is the callback of RawConn.Write: false
-// means to come back when the socket is writable.
+// tryFlush sends what was built. It is the callback of RawConn.Write, which keeps
+// the descriptor from being closed meanwhile; true: do not wait for anything.
 func (s *udpWriter) tryFlush(fd uintptr) bool {
 	for s.done < s.count {
 		n, errno := s.transmit(fd)
@@ -583,11 +580,8 @@ func (s *udpWriter) tryFlush(fd uintptr) bool {
 			errno = s.repair(fd, errno)
 		}
 		if errno == unix.EAGAIN {
-			if !s.deadline {
-				s.deadline = true
-				s.conn.file.SetWriteDeadline(time.Now().Add(sendPatience))
-			}
-			return false
+			s.fail(errno)
+			break // there is no room for the rest either
 		}
 		if errno != 0 {
 			s.fail(errno)
@@ -617,7 +611,7 @@ func sendmsg(fd uintptr, m *unix.Msghdr) unix.Errno {
 // what may be the reason: the source, whose address or interface or route may be
 // gone, or the traffic class, which Linux before 3.13 does not take with an IPv4
 // message. What helped stays out of the later messages too. The error is that of
-// the last try; EAGAIN leaves the message to be sent.
+// the last try; EAGAIN says that there is no room.
 func (s *udpWriter) repair(fd uintptr, errno unix.Errno) unix.Errno {
 	switch errno {
 	case unix.EINVAL, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.ENODEV, unix.ENXIO:

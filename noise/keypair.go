@@ -91,8 +91,9 @@ func (k *Keypairs) Next() *Keypair     { return k.next }
 // Install adds a keypair and returns those that dropped out, or nil.
 func (k *Keypairs) Install(kp *Keypair) (retired [2]*Keypair) {
 	if !kp.Initiator {
-		retired = [2]*Keypair{k.next, k.previous}
-		k.next, k.previous = kp, nil
+		// previous stays until next is confirmed: after initiations that crossed, it is
+		// what the peer still sends with.
+		retired[0], k.next = k.next, kp
 		return retired
 	}
 	current := k.current.Load()

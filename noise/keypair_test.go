@@ -175,13 +175,13 @@ func TestRotation(t *testing.T) {
 			{"confirm r2", "r1 r2 -", ""},
 			{"confirm r1", "r1 r2 -", ""},
 		}},
-		{"a responder's new one replaces the unconfirmed one and the previous", []step{
+		{"a responder's new one replaces the unconfirmed one, and the previous when confirmed", []step{
 			{"install i1", "- i1 -", ""},
 			{"install i2", "i1 i2 -", ""},
-			{"install r3", "- i2 r3", "i1"},
-			{"install r4", "- i2 r4", "r3"},
-			{"confirm r3", "- i2 r4", ""},
-			{"confirm r4", "i2 r4 -", ""},
+			{"install r3", "i1 i2 r3", ""},
+			{"install r4", "i1 i2 r4", "r3"},
+			{"confirm r3", "i1 i2 r4", ""},
+			{"confirm r4", "i2 r4 -", "i1"},
 		}},
 		{"an unconfirmed one is kept when we initiate", []step{
 			{"install i1", "- i1 -", ""},
@@ -193,8 +193,8 @@ func TestRotation(t *testing.T) {
 		{"confirmation retires the previous", []step{
 			{"install r1", "- - r1", ""},
 			{"install i2", "r1 i2 -", ""},
-			{"install r3", "- i2 r3", "r1"},
-			{"confirm r3", "i2 r3 -", ""},
+			{"install r3", "r1 i2 r3", ""},
+			{"confirm r3", "i2 r3 -", "r1"},
 			{"install i4", "r3 i4 -", "i2"},
 		}},
 		{"clear returns all", []step{

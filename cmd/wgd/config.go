@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
@@ -174,6 +175,9 @@ func up(arg string) error {
 	if err != nil {
 		return err
 	}
+	// A signal waits for the step in hand, which is short, and is then an error.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	if err := daemonize(p.name, p.mtu); err != nil {
 		return err
 	}
@@ -181,6 +185,11 @@ func up(arg string) error {
 	if err == nil {
 		err = p.apply(c.Set, c.Get)
 		c.Close()
+	}
+	select {
+	case s := <-signals:
+		err = errors.Join(err, fmt.Errorf("%s: %v", p.name, s))
+	default:
 	}
 	if err != nil {
 		if e := remove(p.name); e != nil {
@@ -198,10 +207,12 @@ func down(arg string) error {
 	return remove(name)
 }
 
-// remove deletes the interface of a daemon and waits until that has gone. An
-// interface that no daemon serves is not ours to delete.
+// remove ends the daemon that serves a name, by removing its socket, and waits until
+// it has gone. Its interface goes with it, whatever that is called by now; another
+// one of this name is not ours to delete.
 func remove(name string) error {
-	conn, err := net.DialTimeout("unix", uapi.SocketPath(name), downTimeout)
+	path := uapi.SocketPath(name)
+	conn, err := net.DialTimeout("unix", path, downTimeout)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
 		return fmt.Errorf("%s: no daemon serves this interface", name)
 	}
@@ -209,12 +220,7 @@ func remove(name string) error {
 		return err
 	}
 	defer conn.Close()
-	link, err := netcfg.Open(name)
-	if err != nil {
-		return err
-	}
-	defer link.Close()
-	if err := link.Delete(); err != nil {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	// The connection ends with the daemon.

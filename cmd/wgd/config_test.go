@@ -83,6 +83,79 @@ func isConfigured(t *testing.T, name string) {
 	}
 }
 
+// down ends the daemon of a name, and leaves alone what else is called so.
+func TestDownDeletesNobodyElse(t *testing.T) {
+	inNamespace(t)
+	name, moved := unique(), unique()
+	path := writeConf(t, name, goodInterface, goodPeer)
+	runs(t, 0, wgd, "up", path)
+	pid := daemonPID(name)
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGTERM) })
+	ip(t, "link", "set", name, "down")
+	ip(t, "link", "set", name, "name", moved)
+	ip(t, "link", "add", name, "type", "veth", "peer", "name", unique())
+	runs(t, 0, wgd, "down", path)
+	if linkExists(moved) {
+		t.Error("the daemon's interface is still there")
+	}
+	if !linkExists(name) {
+		t.Error("another interface of the name was deleted")
+	}
+}
+
+// A file that cannot be read whole configures nothing.
+func TestUnreadableFiles(t *testing.T) {
+	inNamespace(t)
+	for what, make := range map[string]func(path string) error{
+		"a directory":  func(path string) error { return os.Mkdir(path, 0o700) },
+		"an I/O error": func(path string) error { return os.Symlink("/proc/self/mem", path) },
+		"no file":      func(path string) error { return os.Symlink("/nosuch", path) },
+	} {
+		name := unique()
+		path := filepath.Join(t.TempDir(), name+".conf")
+		if err := make(path); err != nil {
+			t.Fatal(err)
+		}
+		if _, stderr := runs(t, 1, wgd, "up", path); strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, path) {
+			t.Errorf("%s: it printed %q", what, stderr)
+		}
+		nothingLeft(t, name)
+	}
+}
+
+// A signal during up leaves nothing behind either.
+func TestUpIsInterrupted(t *testing.T) {
+	inNamespace(t)
+	for i := range 12 {
+		name := unique()
+		peer := goodPeer + "AllowedIPs = "
+		for n := range 2000 {
+			peer += fmt.Sprintf("10.%d.%d.0/24, ", 100+n>>8, n&255)
+		}
+		f := start(t, nil, wgd, "up", writeConf(t, name, goodInterface, peer+"10.99.0.0/24\n"))
+		time.Sleep(time.Duration(i) * 4 * time.Millisecond)
+		f.Process.Signal(syscall.SIGTERM)
+		await(t, 5*time.Second, "the end of up", func() bool {
+			select {
+			case <-f.ended:
+				return true
+			default:
+				return false
+			}
+		})
+		pid := daemonPID(name)
+		if f.ProcessState.ExitCode() == 0 {
+			runs(t, 0, wgd, "down", name+".conf") // it was over before the signal
+			continue
+		}
+		if pid != 0 {
+			syscall.Kill(pid, syscall.SIGTERM)
+			t.Errorf("signal after %d ms: the daemon is still there", 4*i)
+		}
+		nothingLeft(t, name)
+	}
+}
+
 func TestRun(t *testing.T) {
 	inNamespace(t)
 	name := unique()
@@ -126,7 +199,7 @@ func TestUpDown(t *testing.T) {
 		// down waits for a daemon that takes its time.
 		syscall.Kill(pid, syscall.SIGSTOP)
 		d := start(t, nil, wgd, "down", path)
-		await(t, 5*time.Second, "the end of the interface", func() bool { return !linkExists(name) })
+		await(t, 5*time.Second, "the removal of the socket", func() bool { return !socketExists(name) })
 		select {
 		case <-d.ended:
 			t.Error("down did not wait for the daemon")

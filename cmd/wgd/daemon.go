@@ -253,7 +253,7 @@ func open(name string, mtu int) (*tun.Kernel, *uapi.Listener, error) {
 		l, err = uapi.FromFD(uapiFD)
 	}
 	if errors.Is(err, unix.EADDRINUSE) {
-		err = fmt.Errorf("%s: name in use: a daemon serves %s", k.Name(), uapi.SocketPath(k.Name()))
+		err = fmt.Errorf("%s: name in use: %w", k.Name(), err)
 	}
 	if err != nil {
 		k.Close()

@@ -130,7 +130,7 @@ func TestOneClearError(t *testing.T) {
 	}{
 		{"interface in use", []string{wgd, taken}, "create " + taken + ": name in use"},
 		{"interface of another kind", []string{wgd, other}, "create " + other + ": name in use"},
-		{"socket in use", []string{"unshare", "-n", wgd, taken}, taken + ": name in use: a daemon serves /var/run/wireguard/" + taken + ".sock"},
+		{"socket in use", []string{"unshare", "-n", wgd, taken}, taken + ": name in use: /var/run/wireguard/" + taken + ".sock"},
 		{"no /dev/net/tun", inMounts(emptyDev+"mount -o remount,ro /dev", wgd, fresh), "open /dev/net/tun: no such file (is the tun module loaded? kmod-tun on OpenWrt)"},
 		{"unusable /dev/net/tun", inMounts(emptyDev+"mknod /dev/net/tun c 10 254", wgd, fresh), "open /dev/net/tun: no such device (is the tun module loaded? kmod-tun on OpenWrt)"},
 		{"not permitted to open", asNobody, "open /dev/net/tun: permission denied"},
