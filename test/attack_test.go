@@ -279,3 +279,49 @@ func TestFailedHandshakes(t *testing.T) {
 	t.Logf("RSS %.1f -> %.1f MiB, threads %d -> %d", float64(before)/MiB, float64(s.b.rss())/MiB, threads, s.b.status("Threads"))
 	s.b.set("replace_peers=true\n")
 }
+
+// A link that is slow keeps what is sent over it waiting, and drops what is more. It
+// holds up nobody whose link is not: neither another peer nor the control socket.
+func TestSlowLinkHoldsUpNobody(t *testing.T) {
+	s := newSiege(t)
+	slow := &end{s.c.daemon(wgd(t)), newKey(), "10.9.0.1", "fd09::1"}
+	slow.set("private_key=" + asHex(slow.key.private) + "\nlisten_port=" + port + "\npublic_key=" + asHex(s.b.key.public) +
+		"\nallowed_ip=" + s.b.inner4 + "/32\n")
+	slow.up()
+	slow.ip("route add " + s.b.inner4 + " dev " + slow.ifname)
+	s.b.set("public_key=" + asHex(slow.key.public) + "\nendpoint=198.18.0.2:" + port + "\nallowed_ip=" + slow.inner4 + "/32\n")
+	s.b.ip("route add " + slow.inner4 + " dev " + s.b.ifname)
+	s.b.ping(slow.inner4, 3)
+
+	s.b.run("tc", "qdisc", "add", "dev", "veth1", "root", "tbf", "rate", "1mbit", "burst", "5000", "limit", "1500000")
+	dropped := func() bool {
+		var n int
+		_, after, _ := strings.Cut(s.b.run("tc", "-s", "qdisc", "show", "dev", "veth1"), "dropped ")
+		fmt.Sscanf(after, "%d", &n)
+		return n > 0
+	}
+	app := s.b.udp(s.b.inner4 + ":9000")
+	to := netip.MustParseAddrPort(slow.inner4 + ":9")
+	flood := func(n int) {
+		paced(n, 3000, func(int) bool { app.WriteToUDPAddrPort(make([]byte, 1200), to); return true })
+	}
+	for i := 0; !dropped(); i++ {
+		if i == 20 {
+			t.Fatal("the slow link's queue is not full after 20,000 packets")
+		}
+		flood(1000)
+	}
+	lost, summary := s.pinging(func() { flood(6000) })
+	if lost > 0.01 {
+		t.Errorf("%.2f %% of another peer's pings were lost\n%s", lost*100, summary)
+	}
+	var max float64
+	if _, rtt, ok := strings.Cut(summary, "mdev = "); ok {
+		fmt.Sscanf(strings.ReplaceAll(rtt, "/", " "), "%f %f %f", new(float64), new(float64), &max)
+	}
+	// Two seconds of packets wait for the slow link; a machine that others use too
+	// needs some tenths now and then.
+	if max == 0 || max > 700 {
+		t.Errorf("another peer's slowest ping took %v ms\n%s", max, summary)
+	}
+}
