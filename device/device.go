@@ -73,6 +73,7 @@ type Device struct {
 	admission    admission
 	handshakes   chan handshakeMessage
 	cookieJobs   chan handshakeMessage
+	quiet        deadline // the handshake goroutine's: until when strangers are not logged
 	initiations  initiations
 	stagedBytes  atomic.Int32 // what is left of maxStagedBytes
 	unreachables tokenBucket  // guarded by tx.mu

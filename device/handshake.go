@@ -340,7 +340,10 @@ func (d *Device) receiveInitiation(m *handshakeMessage, id *noise.Local, now noi
 		return &remote
 	})
 	if err != nil {
-		d.log.Verbosef("handshake initiation from %v: %v", m.from, err)
+		if now >= d.quiet { // whoever knows our public key can cause this
+			d.quiet = after(now, time.Second)
+			d.log.Verbosef("handshake initiation from %v: %v", m.from, err)
+		}
 		return
 	}
 

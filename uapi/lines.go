@@ -17,6 +17,7 @@ var errLongLine = errors.New("line too long")
 type lineReader struct {
 	r          io.Reader
 	start, end int // of the unread bytes in buf
+	total      int // bytes read since somebody zeroed it
 	buf        [bufferSize]byte
 }
 
@@ -46,6 +47,7 @@ func (l *lineReader) next() ([]byte, error) {
 		}
 		n, err := l.r.Read(l.buf[l.end:])
 		l.end += n
+		l.total += n
 		if n > 0 {
 			continue
 		}

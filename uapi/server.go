@@ -17,6 +17,7 @@ package uapi
 import (
 	"errors"
 	"net"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -32,6 +33,9 @@ const (
 	// A client that waits for a place takes that of one which has been silent for
 	// this long, not of one whose request may be on its way.
 	evictAfter = time.Second
+
+	// An operation of more bytes than this gives its memory back to the system.
+	largeOperation = 256 << 10
 )
 
 // A Backend is what a server configures. Its methods are called by many
@@ -223,7 +227,13 @@ func (c *client) serve() {
 			op = string(line)
 		}
 		clear(line)
-		if !c.operation(op) {
+		good := c.operation(op)
+		if c.lines.total > largeOperation {
+			// What it took is garbage by now: a router has no megabytes to spare.
+			debug.FreeOSMemory()
+		}
+		c.lines.total = 0
+		if !good {
 			return
 		}
 	}
