@@ -147,3 +147,26 @@ func TestPrivateKeyIsClamped(t *testing.T) {
 		}
 	})
 }
+
+// Packets of other peers that wait for handshakes may take all the memory there is for
+// that: handshakes, keepalives and data of sessions need none of it (C17).
+func TestFullStagingHoldsUpNobody(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.pair()
+		a.stagedBytes.Store(0)
+		a.knows(t, b, true, keepaliveEvery(25))
+		synctest.Wait()
+		if a.current(b) == nil {
+			t.Fatal("no handshake")
+		}
+		a.sends(b, 100)
+		if n := len(b.got()); n != 1 {
+			t.Errorf("b got %d packets, want 1", n)
+		}
+		w.forget()
+		time.Sleep(60 * time.Second)
+		if n := len(w.sent(sentMessage.keepalive)); n < 2 {
+			t.Errorf("%d keepalives in 60 s", n)
+		}
+	})
+}
