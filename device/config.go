@@ -133,16 +133,12 @@ func (c *change) setPrivateKey(k noise.PrivateKey) {
 		p.mu.Lock()
 		p.epoch++
 		p.remote.Forget()
-		index, had := p.initiation.LocalIndex(), p.initiation.State() != noise.StateNone
-		p.initiation.Wipe()
+		c.dropInitiation(p)
 		p.timers.lastHandshake = 0
 		hello := p.running && (p.timers.interval != 0 || p.staged.n > 0)
 		p.mu.Unlock()
 		if hello {
 			c.hello = append(c.hello, p)
-		}
-		if had {
-			c.index.remove(index)
 		}
 		c.lapsed = append(c.lapsed, p)
 	}

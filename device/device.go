@@ -100,7 +100,7 @@ func (b *binding) close() {
 	}
 }
 
-// conns returns the sockets that exist.
+// conns returns the sockets that exist; none of a nil binding.
 func (b *binding) conns() (c []conn) {
 	if b == nil {
 		return nil
@@ -234,7 +234,7 @@ func (d *Device) setUp(up bool) {
 	}
 	d.up = up
 	if !up {
-		d.bind.Swap(nil).closeAll()
+		d.bind.Swap(nil).close()
 		var retired []*noise.Keypair
 		for _, p := range d.peers {
 			retired = append(retired, d.stopPeer(p)...)
@@ -254,12 +254,6 @@ func (d *Device) setUp(up bool) {
 		return
 	}
 	d.greet()
-}
-
-func (b *binding) closeAll() {
-	if b != nil {
-		b.close()
-	}
 }
 
 // greet makes peers with a persistent keepalive known to their endpoints, now that
@@ -305,7 +299,7 @@ func (d *Device) setBinding(b *binding) {
 			}
 		})
 	}
-	old.closeAll()
+	old.close()
 }
 
 // socketDied replaces sockets one of which has failed for good.
@@ -361,17 +355,21 @@ func (d *Device) stopPeer(p *Peer) []*noise.Keypair {
 	p.running = false
 	p.epoch++
 	keypairs := p.keypairs.Clear()
-	index, had := p.initiation.LocalIndex(), p.initiation.State() != noise.StateNone
-	p.initiation.Wipe()
+	d.dropInitiation(p)
 	p.timers.stop()
 	p.staged.clear(&d.stagedBytes)
 	p.armed = 0
 	d.schedule.remove(p)
 	p.mu.Unlock()
-	if had {
-		d.index.remove(index)
-	}
 	return keypairs[:]
+}
+
+// dropInitiation forgets our handshake under way with p, if there is one. p.mu is held.
+func (d *Device) dropInitiation(p *Peer) {
+	if p.initiation.State() != noise.StateNone {
+		d.index.remove(p.initiation.LocalIndex())
+		p.initiation.Wipe()
+	}
 }
 
 // peer returns the peer with a public key, or nil.
@@ -399,7 +397,7 @@ func (d *Device) setAlarm() {
 func (d *Device) timerLoop() {
 	for d.clock.Wait() {
 		now := d.clock.Now()
-		for p, _ := d.schedule.pop(now); p != nil; p, _ = d.schedule.pop(now) {
+		for p := d.schedule.pop(now); p != nil; p = d.schedule.pop(now) {
 			d.runTimers(p, now)
 		}
 		d.admission.any.release(now)
@@ -418,15 +416,12 @@ func (d *Device) runTimers(p *Peer, now noise.Instant) {
 	}
 	do := p.timers.expire(now)
 	var retired [3]*noise.Keypair
-	var index uint32
-	var had bool
 	if do&actGiveUp != 0 {
 		p.staged.clear(&d.stagedBytes)
 	}
 	if do&actZero != 0 {
 		retired = p.keypairs.Clear()
-		index, had = p.initiation.LocalIndex(), p.initiation.State() != noise.StateNone
-		p.initiation.Wipe()
+		d.dropInitiation(p)
 	}
 	if do&(actInitiate|actRetry) != 0 {
 		// The address that we answer from may be what does not work any more.
@@ -441,9 +436,6 @@ func (d *Device) runTimers(p *Peer, now noise.Instant) {
 	p.reschedule(&d.schedule) // timerLoop sets the alarm
 	p.mu.Unlock()
 
-	if had {
-		d.index.remove(index)
-	}
 	d.retire(retired[:]...)
 	if do&actGiveUp != 0 {
 		d.log.Verbosef("%v: no answer to handshake initiations for %v, giving up", p, RekeyAttemptTime)

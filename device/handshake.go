@@ -280,9 +280,7 @@ func (d *Device) sendInitiation(p *Peer) bool {
 		d.index.remove(index)
 		return false
 	}
-	old := p.initiation.LocalIndex()
-	hadOld := p.initiation.State() != noise.StateNone
-	p.initiation.Wipe()
+	d.dropInitiation(p)
 	p.initiation, p.remote = hs, remote
 	p.cookies.AddMACs(msg, p.public, now)
 	p.timers.handshakeInitiated(now, d.jitter())
@@ -290,9 +288,6 @@ func (d *Device) sendInitiation(p *Peer) bool {
 	to := p.endpoint
 	p.mu.Unlock()
 	d.kick(kick)
-	if hadOld {
-		d.index.remove(old)
-	}
 	d.log.Verbosef("%v: sending handshake initiation (%v)", p, to)
 	d.sendHandshake(p, to, msg)
 	return true
@@ -402,11 +397,8 @@ func (d *Device) receiveInitiation(m *handshakeMessage, id *noise.Local, now noi
 	// rekey, at once again, 120 s later. So one of the two lets go of its own; not
 	// before there is a session, for a peer that keeps one handshake at a time can only
 	// complete ours.
-	var dropped uint32
-	drop := p.initiation.State() != noise.StateNone && p.keypairs.Current() != nil && less(id.Public(), p.public)
-	if drop {
-		dropped = p.initiation.LocalIndex()
-		p.initiation.Wipe() // the timer goes on: the response may be lost
+	if p.keypairs.Current() != nil && less(id.Public(), p.public) {
+		d.dropInitiation(p) // the timer goes on: the response may be lost
 	}
 	p.endpoint = m.from
 	p.cookies.AddMACs(msg, p.public, now)
@@ -416,9 +408,6 @@ func (d *Device) receiveInitiation(m *handshakeMessage, id *noise.Local, now noi
 	kick := p.reschedule(&d.schedule)
 	p.mu.Unlock()
 	d.kick(kick)
-	if drop {
-		d.index.remove(dropped)
-	}
 	d.log.Verbosef("%v: sending handshake response (%v)", p, m.from)
 	d.sendHandshake(p, m.from, msg)
 	d.retire(retired[:]...)

@@ -39,18 +39,14 @@ func (s *schedule) remove(p *Peer) {
 	}
 }
 
-// pop takes out a peer that is due; nil: none is, and at is the next instant, or 0.
-func (s *schedule) pop(now noise.Instant) (p *Peer, at deadline) {
+// pop takes out a peer that is due; nil: none is.
+func (s *schedule) pop(now noise.Instant) *Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.peers) == 0 {
-		return nil, 0
+	if len(s.peers) == 0 || s.peers[0].heapAt > now {
+		return nil
 	}
-	if p = s.peers[0]; p.heapAt > now {
-		return nil, p.heapAt
-	}
-	heap.Pop(&s.peers)
-	return p, 0
+	return heap.Pop(&s.peers).(*Peer)
 }
 
 // first returns the earliest instant, or 0.
