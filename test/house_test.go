@@ -29,6 +29,8 @@ func TestImports(t *testing.T) {
 		"wgd/netcfg":                              {"wgd/internal/rtnl"},
 		"wgd/internal/loud":                       nil,
 		"wgd/internal/rtnl":                       nil,
+		"wgd/internal/seccomp":                    nil,
+		"wgd/internal/seccomp/refuse":             {"wgd/internal/seccomp"},
 		"wgd/test":                                nil,
 	}
 	for line := range strings.Lines(command(t, "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "wgd/...")) {
