@@ -10,15 +10,20 @@ import (
 type Offload uint8
 
 const (
-	OffloadMmsg Offload = 1 << iota // many datagrams in one system call: sendmmsg
-	OffloadVnet                     // super-packets on the TUN: vnet_hdr; not used yet
-	OffloadGSO                      // super-datagrams out: UDP_SEGMENT; not used yet
-	OffloadGRO                      // super-datagrams in: UDP_GRO; not used yet
+	OffloadMmsg Offload = 1 << iota // many datagrams in one system call: sendmmsg, recvmmsg
+	OffloadVnet                     // vnet_hdr on the TUN: checksums, and coalesced TCP on the way in
+	OffloadTSO                      // TCP super-packets from the TUN; needs vnet
+	OffloadUSO                      // UDP super-packets from the TUN; needs vnet and Linux 6.2
+	OffloadUGRO                     // coalesced UDP on the way in; needs vnet and Linux 6.2
+	OffloadGSO                      // super-datagrams out: UDP_SEGMENT
+	OffloadGRO                      // super-datagrams in: UDP_GRO
 
-	OffloadAll = OffloadMmsg | OffloadVnet | OffloadGSO | OffloadGRO
+	// OffloadAll leaves out what other parts of a system have trouble with: VXLAN and
+	// the like inside the tunnel, on some kernels, when UDP is coalesced.
+	OffloadAll = OffloadMmsg | OffloadVnet | OffloadTSO | OffloadUSO | OffloadGSO | OffloadGRO
 )
 
-var offloadNames = []string{"mmsg", "vnet", "gso", "gro"} // in the order of the bits
+var offloadNames = []string{"mmsg", "vnet", "tso", "uso", "ugro", "gso", "gro"} // in the order of the bits
 
 // ParseOffload reads a list such as "mmsg,gro". "all" and "none" are what they say.
 func ParseOffload(list string) (o Offload, err error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"wgd/noise"
+	"wgd/tun"
 )
 
 // A Peer is one remote WireGuard node.
@@ -98,7 +99,7 @@ func (q *stagedPackets) push(packet []byte, budget *atomic.Int32) {
 		}
 		q.ring, q.first = ring, 0
 	}
-	q.ring[(q.first+q.n)%len(q.ring)] = append(make([]byte, 0, len(packet)+maxPadding), packet...)
+	q.ring[(q.first+q.n)%len(q.ring)] = append(make([]byte, 0, len(packet)+tun.MaxPadding), packet...)
 	q.n++
 }
 

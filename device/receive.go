@@ -40,6 +40,7 @@ func (d *Device) receiveBurst(burst []datagram) {
 		}
 	}
 	d.finish(now)
+	_ = d.tun.Flush()
 	if len(rx.confirmed) == 0 && len(rx.retired) == 0 {
 		rx.mu.Unlock()
 		return
@@ -85,7 +86,7 @@ func (d *Device) receiveTransport(g *datagram, now noise.Instant) {
 		setCE(packet)
 	}
 	// EIO: the interface went down. Packets are lost then, as on any interface.
-	_ = d.tun.Write(packet)
+	_ = d.tun.Gather(g.data[:noise.HeaderSize+len(packet)])
 }
 
 // finish books a run: the peer's lock is taken once for all its messages.

@@ -67,10 +67,9 @@ func TestStagedPacketsAreNotOvertaken(t *testing.T) {
 		for a.peerOf(b).keypairs.Current() == nil {
 			runtime.Gosched() // the handshake goroutine waits for tx.mu after this
 		}
-		p := a.packet(b, 200)
-		copy(a.tx.in, p)
 		now := a.clock().Now()
-		a.transmit(len(p), now)
+		a.tx.in.Set(a.packet(b, 200))
+		a.transmit(a.tx.in.Next(), now)
 		a.flush(now)
 		a.tx.mu.Unlock()
 		time.Sleep(3 * time.Second)

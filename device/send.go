@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"wgd/noise"
+	"wgd/tun"
 )
 
 // The way out, in call order: transmitLoop, transmitBurst, transmit, seal, flush.
@@ -23,10 +24,6 @@ const (
 	// maxReads bounds the packets of one burst, for the transmit lock is kept that
 	// long: keepalives and staged packets must get their turn.
 	maxReads = 256
-	// maxPacket is the largest IP packet that a TUN can carry.
-	maxPacket = 65535
-	// maxPadding: see padding.
-	maxPadding = 15
 )
 
 // A transmitter holds what one burst out needs. One burst is built at a time, all
@@ -34,8 +31,8 @@ const (
 type transmitter struct {
 	mu sync.Mutex // guards all below, the sending sides of keypairs, and their order on the wire
 
-	in  []byte // one packet and its padding, as read from the TUN
-	out []byte // sealed messages
+	in  *tun.Super // what was read from the TUN
+	out []byte     // sealed messages
 
 	peer    *Peer          // whose messages out holds; nil: none
 	keypair *noise.Keypair // nil: there is no usable one
@@ -47,11 +44,11 @@ type transmitter struct {
 
 	quiet deadline // until when send errors are not logged
 
-	unreachable [maxUnreachable]byte
+	unreachable [tun.Headroom + maxUnreachable]byte
 }
 
 func (tx *transmitter) init() {
-	tx.in = make([]byte, maxPacket+maxPadding)
+	tx.in = tun.NewSuper()
 	tx.out = make([]byte, outSize)
 }
 
@@ -65,11 +62,13 @@ func (d *Device) transmitBurst() bool {
 	now := d.clock.Now()
 	var err error
 	for range maxReads {
-		var n int
-		if n, err = d.tun.TryRead(tx.in[:maxPacket]); n == 0 {
+		var ok bool
+		if ok, err = d.tun.TryRead(tx.in); !ok {
 			break
 		}
-		d.transmit(n, now)
+		for packet := tx.in.Next(); packet != nil; packet = tx.in.Next() {
+			d.transmit(packet, now)
+		}
 	}
 	d.flush(now)
 	tx.mu.Unlock()
@@ -80,10 +79,10 @@ func (d *Device) transmitBurst() bool {
 	return true
 }
 
-// transmit adds the packet of n bytes in tx.in to the burst, or stages it.
-func (d *Device) transmit(n int, now noise.Instant) {
+// transmit adds a packet, which has room for its padding behind it, to the burst, or
+// stages it.
+func (d *Device) transmit(packet []byte, now noise.Instant) {
 	tx := &d.tx
-	packet := tx.in[:n]
 	peer, ok := d.allowed.Load().destination(packet)
 	if !ok {
 		return // not an IP packet
@@ -150,7 +149,7 @@ func (d *Device) sealStaged(now noise.Instant) (any bool) {
 	}
 }
 
-// sealPacket pads a packet, whose slice has room for maxPadding more bytes, and adds
+// sealPacket pads a packet, whose slice has room for tun.MaxPadding more bytes, and adds
 // it to the burst. False: the keypair is used up.
 func (d *Device) sealPacket(packet []byte, now noise.Instant) bool {
 	n := len(packet)

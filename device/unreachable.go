@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"wgd/noise"
+	"wgd/tun"
 )
 
 // Packets that no peer can get are answered by ICMP into the TUN, as the kernel
@@ -44,7 +45,9 @@ func (d *Device) sendUnreachable(packet []byte, now noise.Instant) {
 	if !answerable(packet) || !d.unreachables.allow(now) {
 		return
 	}
-	_ = d.tun.Write(appendUnreachable(d.tx.unreachable[:0], packet))
+	buf := &d.tx.unreachable
+	answer := appendUnreachable(buf[tun.Headroom:tun.Headroom], packet)
+	_ = d.tun.Write(buf[:tun.Headroom+len(answer)])
 }
 
 // answerable reports whether an ICMP error may answer the packet: not if it is one

@@ -215,29 +215,34 @@ func (k *Kernel) Drain(f func() bool) error {
 	return err
 }
 
-func (k *Kernel) TryRead(buf []byte) (int, error) {
+func (k *Kernel) TryRead(s *Super) (bool, error) {
+	buf := s.buf[Headroom : Headroom+maxPacket]
 	for {
 		// Raw: it does not block, and the Go scheduler, told of a system call that
 		// takes long on a slow CPU, would hand our place to another thread.
 		n, _, err := unix.RawSyscall(unix.SYS_READ, uintptr(k.fd), uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)))
 		switch err {
 		case 0:
-			return int(n), nil
+			s.rest = buf[:n]
+			return true, nil
 		case unix.EAGAIN:
 			k.empty = true
-			return 0, nil
+			return false, nil
 		case unix.EINTR:
 		case unix.EBADFD:
 			k.gone = true // Drain returns it
-			return 0, nil
+			return false, nil
 		default:
-			return 0, err
+			return false, err
 		}
 	}
 }
 
-func (k *Kernel) Write(packet []byte) error {
-	_, err := k.file.Write(packet)
+func (k *Kernel) Gather(buf []byte) error { return k.Write(buf) }
+func (k *Kernel) Flush() error            { return nil }
+
+func (k *Kernel) Write(buf []byte) error {
+	_, err := k.file.Write(buf[Headroom:])
 	return err
 }
 

@@ -131,12 +131,12 @@ func TestRemovalEndsAParkedDrain(t *testing.T) {
 	k := create(t)
 	ip(t, "link", "set", k.Name(), "up")
 	end := make(chan error, 1)
-	buf := make([]byte, 2000)
+	s := NewSuper()
 	go func() {
 		end <- k.Drain(func() bool {
 			for {
-				n, err := k.TryRead(buf)
-				if n == 0 || err != nil {
+				ok, err := k.TryRead(s)
+				if !ok || err != nil {
 					return err == nil
 				}
 			}
@@ -158,7 +158,8 @@ func TestCloseEndsDrainAndWatch(t *testing.T) {
 	await("the first state", func(State) bool { return true })
 	drainEnd := make(chan error, 1)
 	go func() {
-		drainEnd <- k.Drain(func() bool { n, err := k.TryRead(make([]byte, 2000)); return n >= 0 && err == nil })
+		s := NewSuper()
+		drainEnd <- k.Drain(func() bool { _, err := k.TryRead(s); return err == nil })
 	}()
 	time.Sleep(20 * time.Millisecond)
 	if err := k.Close(); err != nil {
@@ -267,6 +268,9 @@ func packet4(src, dst [4]byte, payload []byte) []byte {
 
 // withSocket brings the interface up with an address and returns a UDP socket
 // on it, bound to port 9000.
+// withHeadroom returns a packet as Write takes it.
+func withHeadroom(packet []byte) []byte { return append(make([]byte, Headroom), packet...) }
+
 func withSocket(t *testing.T, k *Kernel) *net.UDPConn {
 	t.Helper()
 	ip(t, "link", "set", "lo", "up")
@@ -285,7 +289,7 @@ func TestPacketsPassBothWays(t *testing.T) {
 	k := create(t)
 	c := withSocket(t, k)
 
-	if err := k.Write(packet4([4]byte{10, 1, 0, 2}, [4]byte{10, 1, 0, 1}, []byte("in"))); err != nil {
+	if err := k.Write(withHeadroom(packet4([4]byte{10, 1, 0, 2}, [4]byte{10, 1, 0, 1}, []byte("in")))); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 2000)
@@ -296,7 +300,8 @@ func TestPacketsPassBothWays(t *testing.T) {
 	}
 
 	// Three packets wait; a batch of one at a time must see all of them without
-	// another wakeup, each at an offset that the caller chose.
+	// another wakeup.
+	s := NewSuper()
 	for i := range 3 {
 		if _, err := c.WriteToUDP([]byte{'o', byte('0' + i)}, &net.UDPAddr{IP: net.IPv4(10, 1, 0, 2), Port: 9}); err != nil {
 			t.Fatal(err)
@@ -306,11 +311,11 @@ func TestPacketsPassBothWays(t *testing.T) {
 	end := make(chan error, 1)
 	go func() {
 		end <- k.Drain(func() bool {
-			n, err := k.TryRead(buf[16:])
-			if err != nil {
-				return false
+			ok, err := k.TryRead(s)
+			if !ok || err != nil {
+				return err == nil
 			}
-			if p := buf[16 : 16+n]; n > 28 && p[0]>>4 == 4 && p[9] == unix.IPPROTO_UDP {
+			if p := s.Next(); len(p) > 28 && p[0]>>4 == 4 && p[9] == unix.IPPROTO_UDP {
 				got = append(got, string(p[28:]))
 			}
 			return len(got) < 3
@@ -322,7 +327,7 @@ func TestPacketsPassBothWays(t *testing.T) {
 	}
 
 	ip(t, "link", "set", k.Name(), "down")
-	if err := k.Write(packet4([4]byte{10, 1, 0, 2}, [4]byte{10, 1, 0, 1}, nil)); !errors.Is(err, syscall.EIO) {
+	if err := k.Write(withHeadroom(packet4([4]byte{10, 1, 0, 2}, [4]byte{10, 1, 0, 1}, nil))); !errors.Is(err, syscall.EIO) {
 		t.Errorf("write while down: %v, want EIO", err)
 	}
 }
@@ -336,8 +341,8 @@ func TestReadAndWriteDoNotAllocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, to := []byte("out"), &unix.SockaddrInet4{Port: 9, Addr: [4]byte{10, 1, 0, 2}}
-	in := packet4([4]byte{10, 1, 0, 2}, [4]byte{10, 1, 0, 1}, []byte("in"))
-	buf := make([]byte, 2000)
+	in := withHeadroom(packet4([4]byte{10, 1, 0, 2}, [4]byte{10, 1, 0, 1}, []byte("in")))
+	s := NewSuper()
 
 	sendOne := func() {
 		raw.Control(func(fd uintptr) {
@@ -350,8 +355,8 @@ func TestReadAndWriteDoNotAllocate(t *testing.T) {
 	read := 0
 	f := func() bool {
 		for {
-			n, err := k.TryRead(buf)
-			if n == 0 || err != nil {
+			ok, err := k.TryRead(s)
+			if !ok || err != nil {
 				return false
 			}
 			read++

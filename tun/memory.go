@@ -110,20 +110,24 @@ func (m *Memory) Drain(f func() bool) error {
 	}
 }
 
-func (m *Memory) TryRead(buf []byte) (int, error) {
+func (m *Memory) TryRead(s *Super) (bool, error) {
 	p := m.pending
 	if p == nil {
 		select {
 		case p = <-m.in:
 		default:
-			return 0, nil
+			return false, nil
 		}
 	}
 	m.pending = nil
-	return copy(buf, p), nil
+	s.Set(p)
+	return true, nil
 }
 
-func (m *Memory) Write(packet []byte) error {
+func (m *Memory) Gather(buf []byte) error { return m.Write(buf) }
+func (m *Memory) Flush() error            { return nil }
+
+func (m *Memory) Write(buf []byte) error {
 	select {
 	case <-m.closed:
 		return syscall.EBADF
@@ -135,7 +139,7 @@ func (m *Memory) Write(packet []byte) error {
 		return syscall.EIO
 	}
 	select {
-	case m.out <- slices.Clone(packet):
+	case m.out <- slices.Clone(buf[Headroom:]):
 	default:
 	}
 	return nil

@@ -23,21 +23,21 @@ func TestMemoryInABubble(t *testing.T) {
 
 		var read []string
 		drainEnd := make(chan error, 1)
-		buf := make([]byte, 100)
+		s := NewSuper()
 		go func() {
 			drainEnd <- m.Drain(func() bool {
 				for {
-					n, err := m.TryRead(buf)
-					if n == 0 || err != nil {
+					ok, err := m.TryRead(s)
+					if !ok || err != nil {
 						return err == nil
 					}
-					read = append(read, string(buf[:n]))
+					read = append(read, string(s.Next()))
 				}
 			})
 		}()
 
 		m.Inject([]byte("dropped: the interface is down"))
-		if err := m.Write([]byte("x")); !errors.Is(err, syscall.EIO) {
+		if err := m.Write(withHeadroom([]byte("x"))); !errors.Is(err, syscall.EIO) {
 			t.Errorf("write while down: %v, want EIO", err)
 		}
 		m.SetUp(true)
@@ -54,7 +54,7 @@ func TestMemoryInABubble(t *testing.T) {
 		if want := []State{{"mem0", 1, 1420, false}, {"mem0", 1, 1420, true}, {"mem0", 1, 1380, true}, {"mem1", 1, 1380, true}}; fmt.Sprint(states) != fmt.Sprint(want) {
 			t.Errorf("states\n got %v\nwant %v", states, want)
 		}
-		if err := m.Write([]byte("c")); err != nil {
+		if err := m.Write(withHeadroom([]byte("c"))); err != nil {
 			t.Error(err)
 		}
 		if got := <-m.Captured(); string(got) != "c" {
@@ -80,9 +80,9 @@ func TestMemoryKeepsABatchThatWasCut(t *testing.T) {
 		}
 		var read []string
 		err := m.Drain(func() bool { // one packet a batch
-			var buf [10]byte
-			n, _ := m.TryRead(buf[:])
-			read = append(read, string(buf[:n]))
+			s := NewSuper()
+			m.TryRead(s)
+			read = append(read, string(s.Next()))
 			return len(read) < 3
 		})
 		if err != nil || fmt.Sprint(read) != "[a b c]" {

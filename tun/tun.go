@@ -14,23 +14,30 @@ const DefaultMTU = 1420
 // A Device is a network interface on which the system's packets for the tunnel
 // arrive and to which decrypted packets are written.
 //
-// Drain with TryRead belongs to one goroutine, Watch to another; Write and the
-// rest may be called from any.
+// Drain with TryRead belongs to one goroutine, Watch to another; Write and what is
+// not said otherwise may be called from any.
 type Device interface {
 	// Drain parks until packets may be readable and calls f, which takes them
 	// with TryRead; it repeats while f returns true. A call of f that stopped
-	// before TryRead returned 0 is repeated without parking. It returns nil
+	// before TryRead returned false is repeated without parking. It returns nil
 	// after Close and ErrRemoved when the interface is gone.
 	Drain(f func() bool) error
 
-	// TryRead reads one packet into buf, which must hold the MTU: a longer
-	// packet is cut. It returns 0, nil when there is none now, or none any more.
+	// TryRead reads what the system sent: a packet, or a super-packet that s cuts
+	// into packets of the MTU at most. False: there is none now, or none any more.
 	// It is called from Drain's f only.
-	TryRead(buf []byte) (int, error)
+	TryRead(s *Super) (bool, error)
 
-	// Write hands one packet to the system. It fails with EIO while the
-	// interface is down.
-	Write(packet []byte) error
+	// Write hands one packet, buf[Headroom:], to the system; what is in front of it
+	// is scratch. It fails with EIO while the interface is down.
+	Write(buf []byte) error
+
+	// Gather is Write for many packets: it may keep buf, which nobody changes until
+	// then, to hand it over in Flush together with its neighbours in a stream. Errors
+	// are those of Write; which packet they concern is not known. Both belong to one
+	// goroutine at a time.
+	Gather(buf []byte) error
+	Flush() error
 
 	Name() string
 	MTU() int

@@ -29,7 +29,7 @@ const usage = `usage: wgd [-f] INTERFACE    make the interface; -f, --foreground
        wgd bench             test and measure the cryptography on this machine
        wgd version
 CONF is a path that ends with .conf, or an interface: /etc/wireguard/INTERFACE.conf.
-environment: LOG_LEVEL=error|verbose|silent; WGD_OFFLOAD=all|none|a list of mmsg,vnet,gso,gro;
+environment: LOG_LEVEL=error|verbose|silent; WGD_OFFLOAD=all|none|a list of mmsg,vnet,tso,uso,ugro,gso,gro;
        WGD_AEAD=generic|another name that wgd bench shows
 `
 
