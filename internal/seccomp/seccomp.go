@@ -20,62 +20,42 @@ import (
 //	setsockopt:17:104=ENOPROTOOPT  the call with this level and option: UDP_GRO
 //	ioctl:0x400454d0:&0x60=EINVAL  TUNSETOFFLOAD with one of these bits
 //	socket:10=EAFNOSUPPORT         IPv6
+//	312+=ENOSYS                    all from kcmp on, which on amd64 came with Linux 3.5
 //
 // CALL is a name that the calls variable has, or a number. The values are those of the
 // arguments, from the first that is worth a look: behind the descriptor of setsockopt,
-// getsockopt, ioctl and fcntl. A value is a number, & and the bits of which one is
-// set, or * for any. Only the lower 32 bits of an argument are looked at. With the
-// errno 0 the call does nothing and succeeds.
+// getsockopt, ioctl and fcntl. A value is a number, N+ for N and what is greater, & and
+// the bits of which one is set, or * for any. Only the lower 32 bits of an argument are
+// looked at. With the errno 0 the call does nothing and succeeds.
 type Rule string
 
-// calls are the names of a Rule: those newer than Linux 2.6.32 that a Go program may
-// make, and older ones with values worth a look.
+// calls are the names of a Rule.
 var calls = map[string]uint32{
-	"accept4":           unix.SYS_ACCEPT4,
-	"bind":              unix.SYS_BIND,
-	"bpf":               unix.SYS_BPF,
-	"clock_gettime":     unix.SYS_CLOCK_GETTIME,
-	"clone3":            unix.SYS_CLONE3,
-	"close_range":       unix.SYS_CLOSE_RANGE,
-	"copy_file_range":   unix.SYS_COPY_FILE_RANGE,
-	"epoll_pwait2":      unix.SYS_EPOLL_PWAIT2,
-	"execveat":          unix.SYS_EXECVEAT,
-	"faccessat2":        unix.SYS_FACCESSAT2,
-	"fcntl":             unix.SYS_FCNTL,
-	"getrandom":         unix.SYS_GETRANDOM,
-	"getsockopt":        unix.SYS_GETSOCKOPT,
-	"io_uring_setup":    unix.SYS_IO_URING_SETUP,
-	"ioctl":             unix.SYS_IOCTL,
-	"kcmp":              unix.SYS_KCMP,
-	"madvise":           unix.SYS_MADVISE,
-	"membarrier":        unix.SYS_MEMBARRIER,
-	"memfd_create":      unix.SYS_MEMFD_CREATE,
-	"mlock2":            unix.SYS_MLOCK2,
-	"openat2":           unix.SYS_OPENAT2,
-	"pidfd_open":        unix.SYS_PIDFD_OPEN,
-	"pidfd_send_signal": unix.SYS_PIDFD_SEND_SIGNAL,
-	"prctl":             unix.SYS_PRCTL,
-	"preadv2":           unix.SYS_PREADV2,
-	"prlimit64":         unix.SYS_PRLIMIT64,
-	"pwritev2":          unix.SYS_PWRITEV2,
-	"recvmmsg":          unix.SYS_RECVMMSG,
-	"recvmsg":           unix.SYS_RECVMSG,
-	"renameat2":         unix.SYS_RENAMEAT2,
-	"rseq":              unix.SYS_RSEQ,
-	"sched_getattr":     unix.SYS_SCHED_GETATTR,
-	"sched_setattr":     unix.SYS_SCHED_SETATTR,
-	"seccomp":           unix.SYS_SECCOMP,
-	"sendmmsg":          unix.SYS_SENDMMSG,
-	"sendmsg":           unix.SYS_SENDMSG,
-	"setns":             unix.SYS_SETNS,
-	"setsockopt":        unix.SYS_SETSOCKOPT,
-	"socket":            unix.SYS_SOCKET,
-	"statx":             unix.SYS_STATX,
-	"syncfs":            unix.SYS_SYNCFS,
-	"timerfd_create":    unix.SYS_TIMERFD_CREATE,
-	"waitid":            unix.SYS_WAITID,
-	"write":             unix.SYS_WRITE,
-	"writev":            unix.SYS_WRITEV,
+	"bind":           unix.SYS_BIND,
+	"clock_gettime":  unix.SYS_CLOCK_GETTIME,
+	"clone3":         unix.SYS_CLONE3,
+	"fcntl":          unix.SYS_FCNTL,
+	"getrandom":      unix.SYS_GETRANDOM,
+	"getsockopt":     unix.SYS_GETSOCKOPT,
+	"ioctl":          unix.SYS_IOCTL,
+	"madvise":        unix.SYS_MADVISE,
+	"memfd_create":   unix.SYS_MEMFD_CREATE,
+	"pidfd_open":     unix.SYS_PIDFD_OPEN,
+	"prctl":          unix.SYS_PRCTL,
+	"prlimit64":      unix.SYS_PRLIMIT64,
+	"read":           unix.SYS_READ,
+	"recvmmsg":       unix.SYS_RECVMMSG,
+	"recvmsg":        unix.SYS_RECVMSG,
+	"sendmmsg":       unix.SYS_SENDMMSG,
+	"sendmsg":        unix.SYS_SENDMSG,
+	"setns":          unix.SYS_SETNS,
+	"setsockopt":     unix.SYS_SETSOCKOPT,
+	"socket":         unix.SYS_SOCKET,
+	"statx":          unix.SYS_STATX,
+	"timerfd_create": unix.SYS_TIMERFD_CREATE,
+	"waitid":         unix.SYS_WAITID,
+	"write":          unix.SYS_WRITE,
+	"writev":         unix.SYS_WRITEV,
 }
 
 // firstArgument is that of a Rule's first value, if not 0.
@@ -96,39 +76,28 @@ func (r Rule) compile(program []unix.SockFilter) ([]unix.SockFilter, error) {
 		return nil, fmt.Errorf("rule %q: want CALL[:VALUE...]=ERRNO", r)
 	}
 	values := strings.Split(left, ":")
-	name := values[0]
-	call, known := calls[name]
-	if !known {
-		n, err := strconv.ParseUint(name, 0, 31)
-		if err != nil {
-			return nil, fmt.Errorf("rule %q: unknown system call %s", r, name)
-		}
-		call = uint32(n)
+	first := firstArgument[values[0]]
+	if call, known := calls[values[0]]; known {
+		values[0] = strconv.Itoa(int(call))
 	}
-
-	type test struct {
-		offset, value uint32
-		jump          uint16
-	}
-	tests := []test{{offsetCall, call, unix.BPF_JEQ}}
-	for i, v := range values[1:] {
+	var tests []test
+	for i, v := range values {
 		if v == "*" {
 			continue
 		}
-		argument := firstArgument[name] + i
-		if argument > 5 {
-			return nil, fmt.Errorf("rule %q: more values than arguments", r)
-		}
-		t := test{uint32(offsetArguments + 8*argument + lowHalf), 0, unix.BPF_JEQ}
-		bits, mask := strings.CutPrefix(v, "&")
-		if mask {
-			t.jump = unix.BPF_JSET
-		}
-		n, err := strconv.ParseUint(bits, 0, 32)
-		if err != nil {
+		t, err := parseTest(v)
+		switch argument := first + i - 1; {
+		case err != nil && i == 0:
+			return nil, fmt.Errorf("rule %q: unknown system call %s", r, v)
+		case err != nil:
 			return nil, fmt.Errorf("rule %q: value %q", r, v)
+		case argument > 5:
+			return nil, fmt.Errorf("rule %q: more values than arguments", r)
+		case i == 0:
+			t.offset = offsetCall
+		default:
+			t.offset = uint32(offsetArguments + 8*argument + lowHalf)
 		}
-		t.value = uint32(n)
 		tests = append(tests, t)
 	}
 	for i, t := range tests {
@@ -138,6 +107,24 @@ func (r Rule) compile(program []unix.SockFilter) ([]unix.SockFilter, error) {
 			unix.SockFilter{Code: unix.BPF_JMP | t.jump | unix.BPF_K, Jf: uint8(2*(len(tests)-1-i) + 1), K: t.value})
 	}
 	return append(program, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | errno}), nil
+}
+
+// A test is one comparison of a Rule.
+type test struct {
+	offset, value uint32
+	jump          uint16 // if true
+}
+
+func parseTest(v string) (test, error) {
+	t := test{jump: unix.BPF_JEQ}
+	if bits, ok := strings.CutPrefix(v, "&"); ok {
+		v, t.jump = bits, unix.BPF_JSET
+	} else if least, ok := strings.CutSuffix(v, "+"); ok {
+		v, t.jump = least, unix.BPF_JGE
+	}
+	n, err := strconv.ParseUint(v, 0, 32)
+	t.value = uint32(n)
+	return t, err
 }
 
 // lowHalf is where the lower half of a 64-bit argument is.

@@ -51,6 +51,10 @@ func TestRules(t *testing.T) {
 		{[]seccomp.Rule{"sendmmsg=ENOSYS", "setsockopt:17:104=EPERM", "memfd_create=EMFILE"}, "the last of three", memfd, unix.EMFILE},
 		{[]seccomp.Rule{"ioctl:0x400454d0:&0x60=EINVAL"}, "one of the bits", offload(0x21), unix.EINVAL},
 		{[]seccomp.Rule{"ioctl:0x400454d0:&0x60=EINVAL"}, "other bits", offload(0x11), unix.EBADFD},
+		{[]seccomp.Rule{"setsockopt:17:104+=EDOM"}, "the least of its options", udpGRO, unix.EDOM},
+		{[]seccomp.Rule{"setsockopt:17:105+=EDOM"}, "a smaller option", udpGRO, nil},
+		{[]seccomp.Rule{seccomp.Rule(fmt.Sprintf("%d+=ENOSYS", unix.SYS_MEMFD_CREATE-1))}, "a greater call", memfd, unix.ENOSYS},
+		{[]seccomp.Rule{seccomp.Rule(fmt.Sprintf("%d+=ENOSYS", unix.SYS_MEMFD_CREATE+1))}, "a smaller call", memfd, nil},
 		{[]seccomp.Rule{"socket:10=EAFNOSUPPORT"}, "a family", ipv6, unix.EAFNOSUPPORT},
 		{[]seccomp.Rule{"socket:2=EAFNOSUPPORT"}, "another family", ipv6, nil},
 		{[]seccomp.Rule{seccomp.Rule(fmt.Sprintf("%d:0xffffffff=0", unix.SYS_WRITE))}, "a call by number that seems to succeed", write, nil},
@@ -74,7 +78,7 @@ func TestRules(t *testing.T) {
 }
 
 func TestBadRules(t *testing.T) {
-	for _, r := range []seccomp.Rule{"", "sendmmsg", "sendmmsg=", "sendmmsg=EWHAT", "nosuchcall=ENOSYS", "ioctl:x=EINVAL", "ioctl:&=EINVAL", "socket:1:2:3:4:5:6:7=EINVAL"} {
+	for _, r := range []seccomp.Rule{"", "sendmmsg", "sendmmsg=", "sendmmsg=EWHAT", "nosuchcall=ENOSYS", "ioctl:x=EINVAL", "ioctl:&=EINVAL", "ioctl:+=EINVAL", "ioctl:&1+=EINVAL", "+=ENOSYS", "socket:1:2:3:4:5:6:7=EINVAL"} {
 		if err := seccomp.Do([]seccomp.Rule{r}, func() { t.Errorf("rule %q: f was called", r) }); err == nil {
 			t.Errorf("rule %q: no error", r)
 		}
