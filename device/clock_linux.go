@@ -24,30 +24,41 @@ type clock interface {
 
 // bootClock wakes by a timerfd: Go's own timers stand still in suspend.
 type bootClock struct {
-	clockID int
+	clockID int32
 	fd      int
 	file    *os.File // owns fd and parks on the netpoller
+	// The timerfd is not of clockID: it stands still in suspend.
+	lagging bool
 }
 
-// newBootClock falls back to CLOCK_MONOTONIC on kernels that have no timerfd on
-// CLOCK_BOOTTIME (before 3.15).
+// maxLag is the longest sleep of a lagging clock, so that after a suspend it is late by
+// no more. What depends on an age is checked for each packet anyway.
+const maxLag = time.Minute
+
+// newBootClock does with what there is: no timerfd knows CLOCK_BOOTTIME before Linux
+// 3.15, and nothing before 2.6.39.
 func newBootClock() (*bootClock, error) {
-	for _, id := range []int{unix.CLOCK_BOOTTIME, unix.CLOCK_MONOTONIC} {
-		fd, err := unix.TimerfdCreate(id, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
-		if err == unix.EINVAL && id == unix.CLOCK_BOOTTIME {
-			continue
-		}
-		if err != nil {
-			return nil, os.NewSyscallError("timerfd_create", err)
-		}
-		return &bootClock{clockID: id, fd: fd, file: os.NewFile(uintptr(fd), "timerfd")}, nil
+	c := &bootClock{clockID: unix.CLOCK_BOOTTIME}
+	var ts unix.Timespec
+	if unix.ClockGettime(c.clockID, &ts) != nil {
+		c.clockID = unix.CLOCK_MONOTONIC
 	}
-	panic("unreachable")
+	const flags = unix.TFD_NONBLOCK | unix.TFD_CLOEXEC
+	var err error
+	if c.fd, err = unix.TimerfdCreate(int(c.clockID), flags); err == unix.EINVAL {
+		c.lagging = true
+		c.fd, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, flags)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("timerfd_create", err)
+	}
+	c.file = os.NewFile(uintptr(c.fd), "timerfd")
+	return c, nil
 }
 
 func (c *bootClock) Now() noise.Instant {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(int32(c.clockID), &ts); err != nil {
+	if err := unix.ClockGettime(c.clockID, &ts); err != nil {
 		panic(err) // newBootClock has seen that the clock exists
 	}
 	return noise.Instant(ts.Nano())
@@ -60,10 +71,15 @@ func (c *bootClock) Set(at deadline) {
 	if err != nil {
 		return // closed
 	}
+	flags := unix.TFD_TIMER_ABSTIME
+	if c.lagging && at != 0 {
+		flags = 0
+		at = min(max(at-c.Now(), 1), noise.Instant(maxLag)) // 0 would disarm it
+	}
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(at))}
 	raw.Control(func(fd uintptr) {
 		// It can only fail on arguments that are wrong.
-		unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME, &spec, nil)
+		unix.TimerfdSettime(int(fd), flags, &spec, nil)
 	})
 }
 

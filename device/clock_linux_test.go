@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wgd/internal/seccomp"
 )
 
 func TestBootClock(t *testing.T) {
@@ -12,12 +14,40 @@ func TestBootClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	testBootClock(t, c, unix.CLOCK_BOOTTIME)
+}
+
+func TestBootClockOldKernel(t *testing.T) {
+	for _, kernel := range []struct {
+		name  string
+		lacks []seccomp.Rule
+		clock int32
+	}{
+		{"no timerfd on CLOCK_BOOTTIME", []seccomp.Rule{"timerfd_create:7=EINVAL"}, unix.CLOCK_BOOTTIME},
+		{"no CLOCK_BOOTTIME", []seccomp.Rule{"timerfd_create:7=EINVAL", "clock_gettime:7=EINVAL"}, unix.CLOCK_MONOTONIC},
+	} {
+		t.Run(kernel.name, func(t *testing.T) {
+			var c *bootClock
+			var err error
+			if e := seccomp.Do(kernel.lacks, func() { c, err = newBootClock() }); e != nil {
+				t.Fatal(e)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			testBootClock(t, c, kernel.clock)
+		})
+	}
+}
+
+// testBootClock expects c to tell the time of a system clock, and closes it.
+func testBootClock(t *testing.T, c *bootClock, id int32) {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+	if err := unix.ClockGettime(id, &ts); err != nil {
 		t.Fatal(err)
 	}
 	if now := time.Duration(c.Now()); now < time.Duration(ts.Nano()) || now > time.Duration(ts.Nano())+time.Minute {
-		t.Errorf("now is %v, CLOCK_BOOTTIME %v", now, time.Duration(ts.Nano()))
+		t.Errorf("now is %v, clock %d is at %v", now, id, time.Duration(ts.Nano()))
 	}
 
 	woken := make(chan bool)
