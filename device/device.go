@@ -156,6 +156,7 @@ func newDevice(o Options) *Device {
 	d.stagedBytes.Store(maxStagedBytes)
 	d.mtu.Store(int32(o.Tun.MTU()))
 	d.tx.init()
+	d.rx.crew.init(crewSize(), d.rx.openDatagram)
 	return d
 }
 
@@ -164,6 +165,11 @@ func (d *Device) start() {
 	d.run(d.timerLoop)
 	d.run(func() { d.end(d.tun.Watch(d.follow)) })
 	d.run(func() { d.end(d.transmitLoop()) })
+	for _, c := range []*crew{&d.tx.crew, &d.rx.crew} {
+		for range cap(c.call) {
+			d.run(func() { c.help(d.closed) })
+		}
+	}
 }
 
 func (d *Device) run(f func()) {

@@ -20,6 +20,9 @@ type receiver struct {
 	bytes   int       // UDP payload of the run
 	data    bool      // a message of the run is not a keepalive
 
+	crew  crew
+	burst []datagram // in the crew's hands
+
 	confirmed []*Peer          // peers whose next keypair became current in this burst
 	retired   []*noise.Keypair // keypairs that dropped out in this burst
 }
@@ -30,6 +33,9 @@ func (d *Device) receiveBurst(burst []datagram) {
 	rx := &d.rx
 	rx.mu.Lock()
 	now := d.clock.Now()
+	if rx.crew.call != nil {
+		d.openTogether(burst, now)
+	}
 	for i := range burst {
 		g := &burst[i]
 		switch noise.MessageType(g.data) {
@@ -56,18 +62,57 @@ func (d *Device) receiveBurst(burst []datagram) {
 	}
 }
 
+// session returns what a transport message belongs to; nil: nothing that is valid.
+func (d *Device) session(g *datagram, now noise.Instant) *indexEntry {
+	e := d.index.lookup(noise.ReceiverIndex(g.data))
+	if e == nil || e.keypair == nil || expired(e.keypair, now) {
+		return nil
+	}
+	return e
+}
+
+// openTogether decrypts the transport messages of a burst with the crew's help.
+func (d *Device) openTogether(burst []datagram, now noise.Instant) {
+	for i := range burst {
+		g := &burst[i]
+		g.entry = nil
+		if noise.MessageType(g.data) == noise.TypeTransport {
+			g.entry = d.session(g, now)
+		}
+	}
+	d.rx.burst = burst
+	d.rx.crew.run(len(burst))
+	d.rx.burst = nil
+}
+
+// openDatagram is the crew's work.
+func (rx *receiver) openDatagram(i int) {
+	if g := &rx.burst[i]; g.entry != nil {
+		g.authentic = g.entry.keypair.Decrypt(g.data)
+	}
+}
+
 // receiveTransport opens a transport message and writes its packet to the TUN: §5.4.6.
 func (d *Device) receiveTransport(g *datagram, now noise.Instant) {
 	rx := &d.rx
-	e := d.index.lookup(noise.ReceiverIndex(g.data))
-	if e == nil || e.keypair == nil || expired(e.keypair, now) {
-		return
+	var e *indexEntry
+	var packet []byte
+	var ok bool
+	if rx.crew.call == nil {
+		if e = d.session(g, now); e == nil {
+			return
+		}
+		packet, ok = e.keypair.Open(g.data)
+	} else {
+		if e = g.entry; e == nil {
+			return
+		}
+		packet, ok = e.keypair.Accept(g.data, g.authentic)
 	}
-	size := len(g.data)
-	packet, ok := e.keypair.Open(g.data)
 	if !ok {
 		return
 	}
+	size := len(g.data)
 	if e.peer != rx.peer || e.keypair != rx.keypair {
 		d.finish(now)
 		rx.peer, rx.keypair = e.peer, e.keypair

@@ -14,6 +14,8 @@ import (
 //
 //	out: | header 16 | sealed packet and padding | tag 16 | header … of the next
 //	                   ^ sealed from the TUN buffer
+//
+// With cores to spare, see crew, packets are copied there and sealed together.
 
 const (
 	// maxBurst bounds the messages of one send: UDP_SEGMENT takes 64.
@@ -42,6 +44,11 @@ type transmitter struct {
 	used    int  // bytes of out
 	data    bool // a segment is not a keepalive
 
+	// With a crew, flush seals the segments, which then have these.
+	crew     crew
+	sealing  *noise.Keypair
+	counters [maxBurst]uint64
+
 	quiet deadline // until when send errors are not logged
 
 	unreachable [tun.Headroom + maxUnreachable]byte
@@ -50,6 +57,7 @@ type transmitter struct {
 func (tx *transmitter) init() {
 	tx.in = tun.NewSuper()
 	tx.out = make([]byte, outSize)
+	tx.crew.init(crewSize(), tx.sealSegment)
 }
 
 // transmitLoop carries packets from the TUN to the peers until the TUN is closed.
@@ -169,16 +177,29 @@ func (d *Device) seal(plaintext []byte, tos byte, now noise.Instant) bool {
 	if size > len(tx.out) {
 		return true // no datagram can carry it: dropped
 	}
-	n, ok := tx.keypair.Seal(tx.out[tx.used:], plaintext)
+	counter, ok := tx.keypair.Take()
 	if !ok {
 		tx.keypair = nil
 		return false
 	}
-	tx.segs[tx.n] = segment{off: tx.used, len: n, tos: tos}
+	if dst := tx.out[tx.used:]; tx.crew.call == nil {
+		tx.keypair.SealAs(counter, dst, plaintext)
+	} else {
+		tx.counters[tx.n], tx.sealing = counter, tx.keypair
+		copy(dst[noise.HeaderSize:], plaintext)
+	}
+	tx.segs[tx.n] = segment{off: tx.used, len: size, tos: tos}
 	tx.n++
-	tx.used += n
+	tx.used += size
 	tx.data = tx.data || len(plaintext) > 0
 	return true
+}
+
+// sealSegment is the crew's work.
+func (tx *transmitter) sealSegment(i int) {
+	s := &tx.segs[i]
+	msg := tx.out[s.off : s.off+s.len]
+	tx.sealing.SealAs(tx.counters[i], msg, msg[noise.HeaderSize:s.len-noise.TagSize])
 }
 
 // flush sends the burst and lets go of the peer.
@@ -192,6 +213,10 @@ func (d *Device) flushSegments(now noise.Instant) {
 	tx := &d.tx
 	if tx.n == 0 {
 		return
+	}
+	if tx.crew.call != nil {
+		tx.crew.run(tx.n)
+		tx.sealing = nil
 	}
 	p, kp := tx.peer, tx.keypair
 	hadSource := tx.to.src.IsValid()

@@ -18,6 +18,11 @@ type datagram struct {
 	data []byte // not empty; begins at a multiple of 16
 	from endpoint
 	tos  byte // traffic class of the outer header
+
+	// Of a transport message that a crew has opened: what it belongs to, or nil, and
+	// whether it is authentic.
+	entry     *indexEntry
+	authentic bool
 }
 
 // A segment is one message inside the buffer of a batch.

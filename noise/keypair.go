@@ -27,37 +27,57 @@ type Keypair struct {
 // plaintext + TagSize bytes, §5.4.6. The plaintext lies at dst[HeaderSize:], or
 // elsewhere. False: the keypair is used up or wiped.
 func (k *Keypair) Seal(dst, plaintext []byte) (n int, ok bool) {
+	counter, ok := k.Take()
+	if !ok {
+		return 0, false
+	}
+	return k.SealAs(counter, dst, plaintext), true
+}
+
+// Take returns the counter of the next message, which SealAs is called with once.
+// False: the keypair is used up or wiped.
+func (k *Keypair) Take() (counter uint64, ok bool) {
 	if !k.canSend || k.sent >= RejectAfterMessages {
 		return 0, false
 	}
-	counter := k.sent
-	k.sent++ // first: whatever happens, no counter is used twice
+	k.sent++ // whatever happens, no counter is taken twice
+	return k.sent - 1, true
+}
+
+// SealAs is Seal with a counter from Take. Calls may run at the same time.
+func (k *Keypair) SealAs(counter uint64, dst, plaintext []byte) (n int) {
 	n = HeaderSize + len(plaintext) + TagSize
 	putType(dst, TypeTransport)
 	binary.LittleEndian.PutUint32(dst[4:], k.RemoteIndex)
 	binary.LittleEndian.PutUint64(dst[8:], counter)
 	k.send.Seal(dst[HeaderSize:n], counter, plaintext, nil)
-	return n, true
+	return n
 }
 
 // Open decrypts a transport message in place and returns the plaintext. False: it
 // does not authenticate, has come before or may have, or the keypair is used up or
 // wiped.
 func (k *Keypair) Open(msg []byte) (plaintext []byte, ok bool) {
+	return k.Accept(msg, k.Decrypt(msg))
+}
+
+// Decrypt is the first half of Open, and may run at the same time for other messages.
+func (k *Keypair) Decrypt(msg []byte) (authentic bool) {
 	if !k.canReceive || len(msg) < HeaderSize+TagSize {
-		return nil, false
+		return false
 	}
-	counter := binary.LittleEndian.Uint64(msg[8:])
 	sealed := msg[HeaderSize:]
-	if !k.receive.Open(sealed, counter, sealed, nil) {
-		return nil, false
-	}
+	return k.receive.Open(sealed, binary.LittleEndian.Uint64(msg[8:]), sealed, nil)
+}
+
+// Accept is the second half.
+func (k *Keypair) Accept(msg []byte, authentic bool) (plaintext []byte, ok bool) {
 	// Advance the window only after the tag verifies, or a forger could move it. It
 	// refuses the counters from RejectAfterMessages on.
-	if !k.window.Update(counter) {
+	if !authentic || !k.window.Update(binary.LittleEndian.Uint64(msg[8:])) {
 		return nil, false
 	}
-	return sealed[:len(sealed)-TagSize], true
+	return msg[HeaderSize : len(msg)-TagSize], true
 }
 
 // Sent returns the number of messages sealed.
