@@ -18,7 +18,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,9 +34,6 @@ var (
 func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
-	if os.Getenv("WGDTEST_LAUNCH") == "no-ipv6" {
-		withoutIPv6(os.Args[1:])
-	}
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "*** NOT TESTED: package test needs root (network namespaces, TUN devices) ***")
 		os.Exit(1)
@@ -90,6 +86,7 @@ var (
 	raceProgram   = &program{name: "wgd.race", pkg: "wgd/cmd/wgd", env: []string{"CGO_ENABLED=1"}, flags: []string{"-race"}}
 	mipsProgram   = &program{name: "wgd.mips", pkg: "wgd/cmd/wgd", env: []string{"CGO_ENABLED=0", "GOARCH=mips", "GOMIPS=softfloat"}}
 	mipsleProgram = &program{name: "wgd.mipsle", pkg: "wgd/cmd/wgd", env: []string{"CGO_ENABLED=0", "GOARCH=mipsle", "GOMIPS=softfloat"}}
+	refuseProgram = &program{name: "refuse", pkg: "wgd/internal/seccomp/refuse", env: []string{"CGO_ENABLED=0"}}
 	wgGoProgram   = &program{name: "wireguard-go", pkg: "golang.zx2c4.com/wireguard", env: []string{"CGO_ENABLED=0"}}
 )
 
@@ -125,39 +122,11 @@ func wireguardGo(t testing.TB) string {
 	return wgGoProgram.build(t)
 }
 
-// withoutIPv6 becomes the program in args on a kernel that knows no IPv6: a
-// seccomp filter answers socket(AF_INET6) as such a kernel does.
-func withoutIPv6(args []string) {
-	die := func(what string, err error) {
-		fmt.Fprintln(os.Stderr, what, err)
-		os.Exit(126)
-	}
-	runtime.LockOSThread() // the filter is the thread's, and survives exec
-	const (
-		nr   = 0 // offsets in struct seccomp_data
-		arg0 = 16
-	)
-	low := uint32(arg0)
-	if b := [2]byte{1, 0}; *(*uint16)(unsafe.Pointer(&b)) != 1 {
-		low += 4
-	}
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: nr},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: unix.SYS_SOCKET},
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: low},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.AF_INET6},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		die("no_new_privs:", err)
-	}
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0); err != nil {
-		die("seccomp:", err)
-	}
-	err := unix.Exec(args[0], args, append(os.Environ(), "WGDTEST_LAUNCH="))
-	die("exec "+args[0]+":", err)
+// refusing returns the beginning of a command for a kernel on which the rules of
+// internal/seccomp hold: append a program.
+func refusing(t testing.TB, rules ...string) []string {
+	t.Helper()
+	return append(append([]string{refuseProgram.build(t)}, rules...), "--")
 }
 
 // A log collects what a program writes.

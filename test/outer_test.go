@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -63,12 +62,7 @@ func TestReplySourceLinkLocal(t *testing.T) {
 // A kernel without IPv6: the tunnel works, and the port is kept and told (A04).
 func TestWithoutIPv6(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	tun := newTunnel(t, tunnelOptions{a: []string{"WGDTEST_LAUNCH=no-ipv6", self, wgd(t)}, b: []string{wgd(t)}})
+	tun := newTunnel(t, tunnelOptions{a: append(refusing(t, "socket:10=EAFNOSUPPORT"), wgd(t)), b: []string{wgd(t)}})
 	a, b := tun.a, tun.b
 	a.ping(b.inner4, 2)
 	a.ping(b.inner6, 1) // inside there is IPv6
