@@ -12,6 +12,7 @@ import (
 	"io"
 	mathrand "math/rand/v2"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,9 @@ type Device struct {
 	listen func(port uint16, mark uint32, off Offload) (v4, v6 conn, actual uint16, err error)
 	jitter func() time.Duration // 0 to maxJitter
 
-	offload Offload
+	offload  Offload
+	oneCore  bool   // see giveWay
+	takeTurn func() // takeBurst; allocated once
 
 	mu      sync.Mutex // configuration
 	private noise.PrivateKey
@@ -155,6 +158,8 @@ func newDevice(o Options) *Device {
 	d.initiations.ready = make(chan struct{}, 1)
 	d.stagedBytes.Store(maxStagedBytes)
 	d.mtu.Store(int32(o.Tun.MTU()))
+	d.oneCore = runtime.GOMAXPROCS(0) == 1
+	d.takeTurn = func() { d.takeBurst() }
 	d.tx.init()
 	d.rx.crew.init(crewSize(), d.rx.openDatagram)
 	return d
@@ -300,7 +305,7 @@ func (d *Device) setBinding(b *binding) {
 	old := d.bind.Swap(b)
 	for _, c := range b.conns() {
 		d.run(func() {
-			if err := c.serve(d.receiveBurst); err != nil {
+			if err := c.serve(d.received); err != nil {
 				d.socketDied(b, err)
 			}
 		})

@@ -18,10 +18,11 @@ type nullConn struct {
 	sent [][]byte
 }
 
-func (*nullConn) serve(func([]datagram)) error { return nil }
-func (*nullConn) setMark(uint32) error         { return nil }
-func (*nullConn) port() uint16                 { return worldPort }
-func (*nullConn) close() error                 { return nil }
+func (*nullConn) serve(func([]datagram, bool)) error { return nil }
+func (*nullConn) poll()                              {}
+func (*nullConn) setMark(uint32) error               { return nil }
+func (*nullConn) port() uint16                       { return worldPort }
+func (*nullConn) close() error                       { return nil }
 
 func (c *nullConn) send(_ *endpoint, buf []byte, segs []segment) error {
 	if c.keep {

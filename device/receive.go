@@ -6,7 +6,7 @@ import (
 	"wgd/noise"
 )
 
-// The way in, in call order: receiveBurst, receiveTransport, finish, afterBurst;
+// The way in, in call order: received, receiveBurst, receiveTransport, finish, afterBurst;
 // handshake messages leave by admit (handshake.go).
 
 // A receiver holds the state of one burst in. A run is the messages of one peer
@@ -27,7 +27,15 @@ type receiver struct {
 	retired   []*noise.Keypair // keypairs that dropped out in this burst
 }
 
-// receiveBurst handles the datagrams that were ready on one socket. Their bytes are
+// received is given what came in on one socket; more: there is more.
+func (d *Device) received(burst []datagram, more bool) {
+	d.receiveBurst(burst)
+	if more {
+		d.giveWay(d.offerTransmit)
+	}
+}
+
+// receiveBurst handles datagrams that were ready on one socket. Their bytes are
 // changed in place.
 func (d *Device) receiveBurst(burst []datagram) {
 	rx := &d.rx

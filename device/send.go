@@ -1,6 +1,7 @@
 package device
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -23,9 +24,11 @@ const (
 	// outSize bounds their bytes: a UDP datagram has at most 65507, also one that
 	// the kernel cuts into segments.
 	outSize = 65507
-	// maxReads bounds the packets of one burst, for the transmit lock is kept that
-	// long: keepalives and staged packets must get their turn.
-	maxReads = 256
+	// burstBytes bounds the work of one burst, for the transmit lock is kept that
+	// long: keepalives, staged packets and, on one core, the other direction must get
+	// their turn. A packet costs as much as that many bytes, beside its own.
+	burstBytes = 64 << 10
+	packetCost = 256
 )
 
 // A transmitter holds what one burst out needs. One burst is built at a time, all
@@ -33,8 +36,9 @@ const (
 type transmitter struct {
 	mu sync.Mutex // guards all below, the sending sides of keypairs, and their order on the wire
 
-	in  *tun.Super // what was read from the TUN
-	out []byte     // sealed messages
+	in    *tun.Super // what was read from the TUN
+	taken int        // in this burst, see burstBytes
+	out   []byte     // sealed messages
 
 	peer    *Peer          // whose messages out holds; nil: none
 	keypair *noise.Keypair // nil: there is no usable one
@@ -63,29 +67,62 @@ func (tx *transmitter) init() {
 // transmitLoop carries packets from the TUN to the peers until the TUN is closed.
 func (d *Device) transmitLoop() error { return d.tun.Drain(d.transmitBurst) }
 
-// transmitBurst takes the packets that are ready and sends them. Always true: go on.
+// transmitBurst takes packets that are ready and sends them. Always true: go on.
 func (d *Device) transmitBurst() bool {
+	more, err := d.takeBurst()
+	switch {
+	case err != nil:
+		d.log.Errorf("read from the interface: %v", err)
+		time.Sleep(time.Second) // it is not known to happen, let alone to pass
+	case more:
+		d.giveWay(d.offerReceive)
+	}
+	return true
+}
+
+// takeBurst reports whether it left packets.
+func (d *Device) takeBurst() (more bool, err error) {
 	tx := &d.tx
 	tx.mu.Lock()
+	defer tx.mu.Unlock()
 	now := d.clock.Now()
-	var err error
-	for range maxReads {
-		var ok bool
-		if ok, err = d.tun.TryRead(tx.in); !ok {
+	for tx.taken = 0; tx.taken < burstBytes; {
+		if more, err = d.tun.TryRead(tx.in); !more {
 			break
 		}
 		for packet := tx.in.Next(); packet != nil; packet = tx.in.Next() {
 			d.transmit(packet, now)
+			tx.taken += len(packet) + packetCost
 		}
 	}
 	d.flush(now)
-	tx.mu.Unlock()
-	if err != nil {
-		d.log.Errorf("read from the interface: %v", err)
-		time.Sleep(time.Second) // it is not known to happen, let alone to pass
-	}
-	return true
+	return more, err
 }
+
+// giveWay is called by a direction that has more to do. On one core the other one
+// would wait for long: Go looks which descriptors are ready when no goroutine is,
+// and otherwise only every 10 ms. So it gets its turn here.
+func (d *Device) giveWay(offer func()) {
+	if d.oneCore {
+		offer()
+	}
+	runtime.Gosched() // handshakes
+}
+
+func (d *Device) offerReceive() {
+	b := d.bind.Load()
+	if b == nil {
+		return
+	}
+	if b.v4 != nil {
+		b.v4.poll()
+	}
+	if b.v6 != nil {
+		b.v6.poll()
+	}
+}
+
+func (d *Device) offerTransmit() { d.tun.Poll(d.takeTurn) }
 
 // transmit adds a packet, which has room for its padding behind it, to the burst, or
 // stages it.

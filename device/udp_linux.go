@@ -35,8 +35,13 @@ type segment struct {
 type conn interface {
 	// serve hands over what arrives, in bursts, until the socket is closed (nil)
 	// or dead (why). The data lies in storage that is used again when handle
-	// returns; handle may change it in place. Called once.
-	serve(handle func([]datagram)) error
+	// returns; handle may change it in place, and is told whether more waits. Called
+	// once.
+	serve(handle func(burst []datagram, more bool)) error
+
+	// poll hands over one burst, if there is any, in the calling goroutine, unless
+	// serve is at it.
+	poll()
 
 	// send sends each segment of buf to one endpoint. A source in to that does
 	// not work any more is cleared. A segment that the kernel refuses does not
@@ -118,6 +123,11 @@ type udpConn struct {
 	raw       syscall.RawConn
 	closing   atomic.Bool
 
+	reading  sync.Mutex             // held for one burst in; comes before the locks of handle
+	in       *udpReader             // guarded by reading
+	handle   func([]datagram, bool) // guarded by reading; nil: serve was not called yet
+	pollOnce func(fd uintptr)       // one burst; allocated once
+
 	out udpWriter
 }
 
@@ -139,6 +149,13 @@ func openUDP(v6 bool, port uint16, mark uint32, off Offload) (*udpConn, error) {
 	if c.raw, err = c.file.SyscallConn(); err != nil {
 		c.file.Close()
 		return nil, err
+	}
+	c.in = newUDPReader(v6)
+	c.pollOnce = func(fd uintptr) {
+		// An error that lasts comes again, for serve.
+		if c.in.burst(int(fd)); len(c.in.batch) > 0 {
+			c.handle(c.in.batch, false)
+		}
 	}
 	c.out.init(c, off)
 	c.out.marked.Store(mark != 0)
@@ -215,15 +232,19 @@ func (c *udpConn) close() error {
 	return c.file.Close()
 }
 
-func (c *udpConn) serve(handle func([]datagram)) error {
-	r := newUDPReader(c.v6)
+func (c *udpConn) serve(handle func([]datagram, bool)) error {
+	c.reading.Lock()
+	c.handle = handle
+	c.reading.Unlock()
 	var fatal error
 	err := c.raw.Read(func(fd uintptr) bool {
 		for !c.closing.Load() {
-			empty, err := r.burst(int(fd))
-			if len(r.batch) > 0 {
-				handle(r.batch)
+			c.reading.Lock()
+			empty, err := c.in.burst(int(fd))
+			if len(c.in.batch) > 0 {
+				handle(c.in.batch, !empty && err == nil)
 			}
+			c.reading.Unlock()
 			if err != nil {
 				fatal = err
 				return true
@@ -241,6 +262,16 @@ func (c *udpConn) serve(handle func([]datagram)) error {
 		return fatal
 	}
 	return err
+}
+
+func (c *udpConn) poll() {
+	if !c.reading.TryLock() {
+		return
+	}
+	if c.handle != nil {
+		c.raw.Control(c.pollOnce)
+	}
+	c.reading.Unlock()
 }
 
 // A udpReader reads datagrams into one arena:

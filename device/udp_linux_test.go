@@ -47,7 +47,7 @@ func arrivals(t *testing.T, c *udpConn) <-chan datagram {
 	t.Helper()
 	ch, served := make(chan datagram, 10_000), make(chan error, 1)
 	go func() {
-		served <- c.serve(func(batch []datagram) {
+		served <- c.serve(func(batch []datagram, _ bool) {
 			for _, d := range batch {
 				if uintptr(unsafe.Pointer(&d.data[0]))%16 != 0 {
 					t.Errorf("a datagram begins at %p", &d.data[0])
@@ -200,7 +200,7 @@ func TestUDPOtherFamilyIsRefused(t *testing.T) {
 func TestUDPCloseEndsServe(t *testing.T) {
 	c, _, port := listenT(t, 0, allOffloads)
 	served := make(chan error)
-	go func() { served <- c.serve(func([]datagram) {}) }()
+	go func() { served <- c.serve(func([]datagram, bool) {}) }()
 	if err := c.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestUDPCloseAmongTraffic(t *testing.T) {
 	got, served := make(chan struct{}), make(chan error, 1)
 	var bursts atomic.Int64
 	go func() {
-		served <- c.serve(func(batch []datagram) {
+		served <- c.serve(func(batch []datagram, _ bool) {
 			if bursts.Add(1) == 10 {
 				close(got)
 			}
@@ -314,7 +314,7 @@ func TestUDPDoesNotAllocate(t *testing.T) {
 		}
 		got := 0
 		wake := make(chan endpoint, 1)
-		go b.serve(func(batch []datagram) {
+		go b.serve(func(batch []datagram, _ bool) {
 			if got += len(batch); got%udpSendBatch == 0 {
 				wake <- batch[0].from
 			}

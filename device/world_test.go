@@ -274,7 +274,9 @@ func (w *world) open(at netip.AddrPort) (*memConn, error) {
 	return c, nil
 }
 
-func (c *memConn) serve(handle func([]datagram)) error {
+func (c *memConn) poll() {}
+
+func (c *memConn) serve(handle func([]datagram, bool)) error {
 	for {
 		select {
 		case g := <-c.in:
@@ -282,7 +284,7 @@ func (c *memConn) serve(handle func([]datagram)) error {
 			for len(burst) < udpBurst && len(c.in) > 0 {
 				burst = append(burst, <-c.in)
 			}
-			handle(burst)
+			handle(burst, false)
 		case err := <-c.kill:
 			return err
 		case <-c.closed:

@@ -29,9 +29,12 @@ const (
 type Kernel struct {
 	file  *os.File
 	read  syscall.RawConn
-	fd    int  // of file; used inside callbacks of read only, which keep it open
-	empty bool // owned by Drain: the last TryRead found nothing
-	gone  bool // owned by Drain: the last TryRead found no interface
+	fd    int         // of file; used inside callbacks of read only, which keep it open
+	empty atomic.Bool // the last TryRead found nothing
+	gone  atomic.Bool // a TryRead found no interface
+
+	turn   func()        // Poll's; guarded by whoever calls it
+	takeIt func(uintptr) // calls turn; allocated once
 
 	// link is what Watch was last told. Its fields are never changed.
 	link   atomic.Pointer[State]
@@ -159,6 +162,7 @@ func newKernel(fd int) (*Kernel, error) {
 		return nil, err
 	}
 	k := &Kernel{file: dev.File(), fd: fd, stop: make(chan struct{})}
+	k.takeIt = func(uintptr) { k.turn() }
 	if k.read, err = k.file.SyscallConn(); err != nil {
 		k.file.Close()
 		return nil, err
@@ -194,11 +198,11 @@ func (k *Kernel) Drain(f func() bool) error {
 	// could last for ever.
 	err := k.read.Read(func(uintptr) bool {
 		for {
-			k.empty = false
-			if !f() || k.gone || k.closed.Load() {
+			k.empty.Store(false)
+			if !f() || k.gone.Load() || k.closed.Load() {
 				return true
 			}
-			if k.empty {
+			if k.empty.Load() {
 				return false
 			}
 		}
@@ -206,13 +210,18 @@ func (k *Kernel) Drain(f func() bool) error {
 	switch {
 	case k.closed.Load():
 		return nil
-	case k.gone:
+	case k.gone.Load():
 		return ErrRemoved
 	case err != nil && k.detached():
 		// The descriptor polls as an error once the interface is gone.
 		return ErrRemoved
 	}
 	return err
+}
+
+func (k *Kernel) Poll(f func()) {
+	k.turn = f
+	k.read.Control(k.takeIt) // which keeps fd open
 }
 
 func (k *Kernel) TryRead(s *Super) (bool, error) {
@@ -226,11 +235,11 @@ func (k *Kernel) TryRead(s *Super) (bool, error) {
 			s.rest = buf[:n]
 			return true, nil
 		case unix.EAGAIN:
-			k.empty = true
+			k.empty.Store(true)
 			return false, nil
 		case unix.EINTR:
 		case unix.EBADFD:
-			k.gone = true // Drain returns it
+			k.gone.Store(true) // Drain returns it
 			return false, nil
 		default:
 			return false, err

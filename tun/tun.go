@@ -23,9 +23,13 @@ type Device interface {
 	// after Close and ErrRemoved when the interface is gone.
 	Drain(f func() bool) error
 
+	// Poll calls f, which may call TryRead, in another goroutine than Drain's, unless
+	// Drain has ended. Whoever calls it sees to it that one f runs at a time.
+	Poll(f func())
+
 	// TryRead reads what the system sent: a packet, or a super-packet that s cuts
 	// into packets of the MTU at most. False: there is none now, or none any more.
-	// It is called from Drain's f only.
+	// It is called from f only.
 	TryRead(s *Super) (bool, error)
 
 	// Write hands one packet, buf[Headroom:], to the system; what is in front of it
