@@ -14,12 +14,13 @@ import (
 
 // nullConn is a socket that keeps the bytes of what is sent, if it may.
 type nullConn struct {
-	keep bool
-	sent [][]byte
+	keep  bool
+	sent  [][]byte
+	polls int
 }
 
 func (*nullConn) serve(func([]datagram, bool)) error { return nil }
-func (*nullConn) poll()                              {}
+func (c *nullConn) poll()                            { c.polls++ }
 func (*nullConn) setMark(uint32) error               { return nil }
 func (*nullConn) port() uint16                       { return worldPort }
 func (*nullConn) close() error                       { return nil }
@@ -38,6 +39,7 @@ type nullTun struct {
 	*tun.Memory
 	packets int
 	last    []byte // reused
+	polls   int
 }
 
 func (n *nullTun) Write(buf []byte) error {
@@ -45,6 +47,8 @@ func (n *nullTun) Write(buf []byte) error {
 	n.last = append(n.last[:0], buf[tun.Headroom:]...)
 	return nil
 }
+
+func (n *nullTun) Poll(f func()) { n.polls++; f() }
 
 func (n *nullTun) Gather(buf []byte) error { return n.Write(buf) }
 

@@ -623,3 +623,43 @@ func TestSourceAddress(t *testing.T) {
 		t.Errorf("endpoint %v after 15 s of silence, want %v", b.last.endpoint, b.from)
 	}
 }
+
+// On one core each direction is served while the other has more than it can do.
+func TestOneCoreServesBothDirections(t *testing.T) {
+	for _, one := range []bool{false, true} {
+		b := newBench(t)
+		b.oneCore = one
+		b.tun.SetUp(true)
+		for range 210 {
+			b.tun.Inject(packet4("10.0.0.1", "10.0.0.2", 1420))
+		}
+		// 64 KiB at a time: four times there is more, then there is not.
+		bursts := 0
+		b.out.keep = true
+		for len(b.out.sent) < 210 {
+			b.transmitBurst()
+			bursts++
+		}
+		want := 0
+		if one {
+			want = 2 * (bursts - 1) // the sockets of both address families
+		}
+		if b.out.polls != want || bursts < 4 {
+			t.Errorf("one core %v: %d polls of the sockets in %d bursts, want %d", one, b.out.polls, bursts, want)
+		}
+
+		for range 10 {
+			b.tun.Inject(packet4("10.0.0.1", "10.0.0.2", 100))
+		}
+		b.out.sent = nil
+		b.received([]datagram{{data: b.sealed(nil), from: b.from}}, false)
+		b.received([]datagram{{data: b.sealed(nil), from: b.from}}, true)
+		want = 0
+		if one {
+			want = 10
+		}
+		if len(b.out.sent) != want {
+			t.Errorf("one core %v: %d packets of the interface went out between bursts in, want %d", one, len(b.out.sent), want)
+		}
+	}
+}
