@@ -1,21 +1,17 @@
 package device
 
 import (
-	"encoding/binary"
-	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // A datagram is one that came in.
 type datagram struct {
-	data []byte // not empty; begins at a multiple of 16
+	data []byte // not empty; begins at a multiple of 4, if there was room for that
 	from endpoint
 	tos  byte // traffic class of the outer header
 
@@ -59,14 +55,6 @@ type conn interface {
 }
 
 const (
-	maxDatagram = 64 << 10 // no UDP payload is longer
-
-	udpBurst  = 64
-	arenaSize = maxDatagram + udpBurst*1536 // a burst of full Ethernet frames
-
-	// The kernel takes up to 1,024; beyond some dozens there is nothing to win.
-	udpSendBatch = 64
-
 	// About 50 ms of 100 Mbit/s. The kernel doubles both for its own book-keeping.
 	receiveBuffer = 512 << 10
 	// More than the queue of a slow link holds (1,000 packets of 2.3 kB with the
@@ -140,7 +128,7 @@ func openUDP(v6 bool, port uint16, mark uint32, off Offload) (*udpConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err = setUp(fd, v6, port, mark)
+	port, off, err = setUp(fd, v6, port, mark, off)
 	if err != nil {
 		unix.Close(fd)
 		return nil, err
@@ -150,7 +138,7 @@ func openUDP(v6 bool, port uint16, mark uint32, off Offload) (*udpConn, error) {
 		c.file.Close()
 		return nil, err
 	}
-	c.in = newUDPReader(v6)
+	c.in = newUDPReader(v6, off&(OffloadGRO|OffloadMmsg) == OffloadMmsg, arenaSize)
 	c.pollOnce = func(fd uintptr) {
 		// An error that lasts comes again, for serve.
 		if c.in.burst(int(fd)); len(c.in.batch) > 0 {
@@ -162,18 +150,18 @@ func openUDP(v6 bool, port uint16, mark uint32, off Offload) (*udpConn, error) {
 	return c, nil
 }
 
-// setUp sets the options of a socket and binds it.
-func setUp(fd int, v6 bool, port uint16, mark uint32) (actual uint16, err error) {
+// setUp sets the options of a socket and binds it. It returns what off may be used.
+func setUp(fd int, v6 bool, port uint16, mark uint32, off Offload) (actual uint16, has Offload, err error) {
 	var local unix.Sockaddr = &unix.SockaddrInet4{Port: int(port)}
 	if v6 {
 		local = &unix.SockaddrInet6{Port: int(port)}
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	if mark != 0 {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(mark)); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 
@@ -199,17 +187,26 @@ func setUp(fd int, v6 bool, port uint16, mark uint32) (actual uint16, err error)
 		try(unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer)
 	}
 
+	// UDP_SEGMENT is of Linux 4.18, UDP_GRO of 5.0. An older kernel would take no
+	// notice of the former in a message, and send one huge datagram.
+	if off&OffloadGSO != 0 && try(unix.SOL_UDP, unix.UDP_SEGMENT, 0) != nil {
+		off &^= OffloadGSO
+	}
+	if off&OffloadGRO != 0 && try(unix.SOL_UDP, unix.UDP_GRO, 1) != nil {
+		off &^= OffloadGRO
+	}
+
 	if err := unix.Bind(fd, local); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	local, err = unix.Getsockname(fd)
 	switch a := local.(type) {
 	case *unix.SockaddrInet4:
-		return uint16(a.Port), err
+		actual = uint16(a.Port)
 	case *unix.SockaddrInet6:
-		return uint16(a.Port), err
+		actual = uint16(a.Port)
 	}
-	return 0, err
+	return actual, off, err
 }
 
 func (c *udpConn) port() uint16 { return c.localPort }
@@ -228,8 +225,12 @@ func (c *udpConn) setMark(mark uint32) error {
 }
 
 func (c *udpConn) close() error {
-	c.closing.Store(true)
-	return c.file.Close()
+	first := !c.closing.Swap(true)
+	err := c.file.Close()
+	if first {
+		c.in.close()
+	}
+	return err
 }
 
 func (c *udpConn) serve(handle func([]datagram, bool)) error {
@@ -272,414 +273,4 @@ func (c *udpConn) poll() {
 		c.raw.Control(c.pollOnce)
 	}
 	c.reading.Unlock()
-}
-
-// A udpReader reads datagrams into one arena:
-//
-//	| datagram |pad| datagram |pad| …   | >= maxDatagram free for the next |
-//	0              ^ a multiple of 16
-type udpReader struct {
-	v6    bool
-	arena []byte
-	batch []datagram
-
-	msg     unix.Msghdr // points to the four below
-	iov     unix.Iovec
-	from    unix.RawSockaddrInet6 // or Inet4, which is shorter
-	control [128]byte
-
-	troubles int // errors in a row
-}
-
-func newUDPReader(v6 bool) *udpReader {
-	r := &udpReader{v6: v6, arena: make([]byte, arenaSize), batch: make([]datagram, 0, udpBurst)}
-	r.msg.Name = (*byte)(unsafe.Pointer(&r.from))
-	r.msg.Iov = &r.iov
-	r.msg.SetIovlen(1)
-	r.msg.Control = &r.control[0]
-	return r
-}
-
-// burst fills batch with what is there. It reports whether the socket was left
-// empty, or the error that it will not recover from.
-func (r *udpReader) burst(fd int) (empty bool, err error) {
-	r.batch = r.batch[:0]
-	free := 0
-	for range udpBurst {
-		if len(r.arena)-free < maxDatagram {
-			break
-		}
-		n, errno := r.receive(fd, r.arena[free:free+maxDatagram])
-		switch errno {
-		case 0:
-			r.troubles = 0
-		case unix.EAGAIN:
-			return true, nil
-		case unix.EINTR:
-			continue
-		default:
-			return false, r.trouble(errno)
-		}
-		if n == 0 || r.msg.Flags&unix.MSG_TRUNC != 0 {
-			continue // no message of ours is empty or longer than UDP allows
-		}
-		r.batch = append(r.batch, datagram{data: r.arena[free : free+n : free+n]})
-		r.describe(&r.batch[len(r.batch)-1])
-		free = (free + n + 15) &^ 15
-	}
-	return false, nil
-}
-
-// receive is recvmsg(2) into buf. A raw call, like those that send: it does not
-// block, and the Go scheduler, told of a system call that takes long on a slow CPU,
-// would hand our place to another thread (a quarter of all CPU time on a 24Kc).
-func (r *udpReader) receive(fd int, buf []byte) (int, unix.Errno) {
-	r.iov.Base = &buf[0]
-	r.iov.SetLen(len(buf))
-	r.msg.Namelen = uint32(unsafe.Sizeof(r.from))
-	r.msg.SetControllen(len(r.control))
-	r.msg.Flags = 0
-	n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
-	return int(n), errno
-}
-
-// trouble judges an error of recvmsg. What an earlier datagram met on its way,
-// or a moment without memory, passes: nil. Not if it goes on for a second.
-func (r *udpReader) trouble(errno unix.Errno) error {
-	switch errno {
-	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENETDOWN,
-		unix.EMSGSIZE, unix.EPROTO, unix.ENOPROTOOPT, unix.EACCES, unix.EPERM,
-		unix.ENOBUFS, unix.ENOMEM:
-	default:
-		return errno
-	}
-	if r.troubles++; r.troubles > 100 {
-		return errno
-	}
-	if r.troubles > 4 {
-		time.Sleep(10 * time.Millisecond)
-	}
-	return nil
-}
-
-// describe reads where the datagram in hand came from and how.
-func (r *udpReader) describe(d *datagram) {
-	sa := unsafe.Slice((*byte)(unsafe.Pointer(&r.from)), unsafe.Sizeof(r.from))
-	port := binary.BigEndian.Uint16(sa[2:])
-	if r.v6 {
-		d.from.addr = netip.AddrPortFrom(netip.AddrFrom16([16]byte(sa[8:24])), port)
-		d.from.scope = binary.NativeEndian.Uint32(sa[24:])
-	} else {
-		d.from.addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte(sa[4:8])), port)
-	}
-
-	rest := r.control[:min(int(r.msg.Controllen), len(r.control))]
-	for len(rest) >= unix.SizeofCmsghdr {
-		level, kind, data, next := parseControl(rest)
-		rest = next
-		switch {
-		case level == unix.IPPROTO_IP && kind == unix.IP_PKTINFO && len(data) >= 12:
-			// struct in_pktinfo: interface, our address, the header's address. The
-			// last is no source for a reply if it is a broadcast address.
-			d.from.srcIf = binary.NativeEndian.Uint32(data)
-			d.from.src = netip.AddrFrom4([4]byte(data[4:8]))
-		case level == unix.IPPROTO_IP && kind == unix.IP_TOS && len(data) >= 1:
-			d.tos = data[0]
-		case level == unix.IPPROTO_IPV6 && kind == unix.IPV6_PKTINFO && len(data) >= 20:
-			// struct in6_pktinfo: the header's address, interface.
-			d.from.srcIf = binary.NativeEndian.Uint32(data[16:])
-			if a := netip.AddrFrom16([16]byte(data[:16])); !a.IsMulticast() {
-				d.from.src = a
-			}
-		case level == unix.IPPROTO_IPV6 && kind == unix.IPV6_TCLASS && len(data) >= 4:
-			d.tos = byte(binary.NativeEndian.Uint32(data))
-		}
-	}
-}
-
-// A control message, cmsg(3), in host order; a word is as long as a pointer:
-//
-//	| length: word | level: 4 | kind: 4 | data … | pad to a word |
-//	<----------- length counts --------------->
-const wordSize = int(unsafe.Sizeof(uintptr(0)))
-
-func parseControl(b []byte) (level, kind uint32, data, rest []byte) {
-	var n uint64
-	if wordSize == 8 {
-		n = binary.NativeEndian.Uint64(b)
-	} else {
-		n = uint64(binary.NativeEndian.Uint32(b))
-	}
-	level = binary.NativeEndian.Uint32(b[wordSize:])
-	kind = binary.NativeEndian.Uint32(b[wordSize+4:])
-	if n < unix.SizeofCmsghdr || n > uint64(len(b)) {
-		return 0, 0, nil, nil
-	}
-	return level, kind, b[unix.SizeofCmsghdr:n], b[min(len(b), unix.CmsgSpace(int(n)-unix.SizeofCmsghdr)):]
-}
-
-// appendControl begins a control message of n bytes of data.
-func appendControl(b []byte, level, kind uint32, n int) []byte {
-	if wordSize == 8 {
-		b = binary.NativeEndian.AppendUint64(b, uint64(unix.CmsgLen(n)))
-	} else {
-		b = binary.NativeEndian.AppendUint32(b, uint32(unix.CmsgLen(n)))
-	}
-	b = binary.NativeEndian.AppendUint32(b, level)
-	return binary.NativeEndian.AppendUint32(b, kind)
-}
-
-func padControl(b []byte) []byte {
-	for len(b)%wordSize != 0 {
-		b = append(b, 0)
-	}
-	return b
-}
-
-// A mmsghdr is struct mmsghdr of sendmmsg(2).
-type mmsghdr struct {
-	msg unix.Msghdr
-	n   uint32
-}
-
-// PKTINFO of IPv6 and the traffic class.
-const maxSendControl = 64
-
-// A udpWriter owns what send(2) needs, so that sending allocates nothing.
-type udpWriter struct {
-	conn              *udpConn
-	flush             func(fd uintptr) bool // method value of tryFlush, allocated once
-	tosLevel, tosKind uint32                // of the control message for the traffic class
-
-	marked atomic.Bool // the socket has a mark, see putControl
-
-	mu      sync.Mutex // held while sending; guards all below
-	noBatch bool       // no sendmmsg in this kernel
-	noTOS   bool       // the kernel takes no traffic class with a message
-
-	// The send in hand.
-	to    *endpoint
-	buf   []byte
-	segs  []segment
-	count int   // messages built, of the first segments
-	done  int   // of those, sent or given up
-	err   error // of the first given up
-
-	name    unix.RawSockaddrInet6 // or Inet4
-	msgs    [udpSendBatch]mmsghdr
-	iovs    [udpSendBatch]unix.Iovec
-	control [udpSendBatch][maxSendControl]byte
-}
-
-func (s *udpWriter) init(c *udpConn, off Offload) {
-	s.conn = c
-	s.flush = s.tryFlush
-	s.noBatch = off&OffloadMmsg == 0
-	s.tosLevel, s.tosKind = unix.IPPROTO_IP, unix.IP_TOS
-	if c.v6 {
-		s.tosLevel, s.tosKind = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
-	}
-	for i := range s.msgs {
-		m := &s.msgs[i].msg
-		m.Name = (*byte)(unsafe.Pointer(&s.name))
-		m.Iov = &s.iovs[i]
-		m.SetIovlen(1)
-	}
-}
-
-func (c *udpConn) send(to *endpoint, buf []byte, segs []segment) error {
-	if c.v6 == to.is4() {
-		return unix.EAFNOSUPPORT
-	}
-	s := &c.out
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.to, s.buf, s.segs, s.err = to, buf, segs, nil
-	s.putName()
-	for len(s.segs) > 0 {
-		s.count = min(len(s.segs), udpSendBatch)
-		s.done = 0
-		s.build(0)
-		if err := c.raw.Write(s.flush); err != nil {
-			if c.closing.Load() {
-				err = os.ErrClosed
-			}
-			s.fail(err)
-			break
-		}
-		s.segs = s.segs[s.count:]
-	}
-	s.to, s.buf, s.segs = nil, nil, nil
-	return s.err
-}
-
-func (s *udpWriter) fail(err error) {
-	if s.err == nil {
-		s.err = err
-	}
-}
-
-// putName writes the destination as struct sockaddr_in or sockaddr_in6.
-func (s *udpWriter) putName() {
-	s.name = unix.RawSockaddrInet6{Family: unix.AF_INET6, Scope_id: s.to.scope}
-	length := unix.SizeofSockaddrInet6
-	sa := unsafe.Slice((*byte)(unsafe.Pointer(&s.name)), length)
-	binary.BigEndian.PutUint16(sa[2:], s.to.addr.Port())
-	if s.conn.v6 {
-		s.name.Addr = s.to.addr.Addr().As16()
-	} else {
-		s.name.Family = unix.AF_INET
-		length = unix.SizeofSockaddrInet4
-		a := s.to.addr.Addr().As4()
-		copy(sa[4:], a[:])
-	}
-	for i := range min(len(s.segs), udpSendBatch) {
-		s.msgs[i].msg.Namelen = uint32(length)
-	}
-}
-
-// build describes the segments from index first on to the kernel. Neighbours of
-// one traffic class share their control messages.
-func (s *udpWriter) build(first int) {
-	var control []byte
-	for i := first; i < s.count; i++ {
-		seg := &s.segs[i]
-		s.iovs[i].Base = &s.buf[seg.off : seg.off+seg.len][0]
-		s.iovs[i].SetLen(seg.len)
-		if i == first || seg.tos != s.segs[i-1].tos {
-			control = s.putControl(s.control[i][:0], seg.tos, s.to.src.IsValid(), !s.noTOS)
-		}
-		setControl(&s.msgs[i].msg, control)
-	}
-}
-
-func setControl(m *unix.Msghdr, control []byte) {
-	m.Control = unsafe.SliceData(control)
-	if len(control) == 0 {
-		m.Control = nil
-	}
-	m.SetControllen(len(control))
-}
-
-// putControl appends the control messages of one message.
-//
-// Naming the interface, too, makes the answer leave by the line on which the peer
-// dialled, also where routes prefer another. But Linux takes a destination for
-// on-link when no route leaves by that interface: then a rule on the mark that
-// forbids to leave would be passed by. Who sets a mark routes by rules, so there
-// the source address alone decides, as in the kernel's WireGuard.
-func (s *udpWriter) putControl(b []byte, tos byte, withSource, withTOS bool) []byte {
-	via := s.to.srcIf
-	if s.marked.Load() {
-		via = 0
-	}
-	switch {
-	case withSource && s.conn.v6:
-		// struct in6_pktinfo: source, interface.
-		src := s.to.src.As16()
-		b = appendControl(b, unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, 20)
-		b = append(b, src[:]...)
-		b = binary.NativeEndian.AppendUint32(b, via)
-		b = padControl(b)
-	case withSource:
-		// struct in_pktinfo: interface, source, unused.
-		src := s.to.src.As4()
-		b = appendControl(b, unix.IPPROTO_IP, unix.IP_PKTINFO, 12)
-		b = binary.NativeEndian.AppendUint32(b, via)
-		b = append(b, src[:]...)
-		b = append(b, 0, 0, 0, 0)
-		b = padControl(b)
-	}
-	if withTOS && tos != 0 {
-		b = appendControl(b, s.tosLevel, s.tosKind, 4)
-		b = binary.NativeEndian.AppendUint32(b, uint32(tos))
-		b = padControl(b)
-	}
-	return b
-}
-
-// tryFlush sends what was built. It is the callback of RawConn.Write, which keeps
-// the descriptor from being closed meanwhile; true: do not wait for anything.
-func (s *udpWriter) tryFlush(fd uintptr) bool {
-	for s.done < s.count {
-		n, errno := s.transmit(fd)
-		switch {
-		case errno == 0:
-			s.done += n
-			continue
-		case errno == unix.EINTR:
-			continue
-		case errno == unix.ENOSYS && !s.noBatch:
-			s.noBatch = true
-			continue
-		case errno != unix.EAGAIN:
-			errno = s.repair(fd, errno)
-		}
-		if errno == unix.EAGAIN {
-			s.fail(errno)
-			break // there is no room for the rest either
-		}
-		if errno != 0 {
-			s.fail(errno)
-		}
-		s.done++
-	}
-	return true
-}
-
-// transmit sends the messages that are left, or one of them, and returns how
-// many went. An error is that of the first.
-func (s *udpWriter) transmit(fd uintptr) (int, unix.Errno) {
-	if s.noBatch || s.count-s.done == 1 {
-		return 1, sendmsg(fd, &s.msgs[s.done].msg)
-	}
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.msgs[s.done])),
-		uintptr(s.count-s.done), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-	return int(n), errno
-}
-
-func sendmsg(fd uintptr, m *unix.Msghdr) unix.Errno {
-	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(m)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-	return errno
-}
-
-// repair is called when the next message was refused. It tries again without
-// what may be the reason: the source, whose address or interface or route may be
-// gone, or the traffic class, which Linux before 3.13 does not take with an IPv4
-// message. What helped stays out of the later messages too. The error is that of
-// the last try; EAGAIN says that there is no room.
-func (s *udpWriter) repair(fd uintptr, errno unix.Errno) unix.Errno {
-	switch errno {
-	case unix.EINVAL, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.ENODEV, unix.ENXIO:
-	default:
-		return errno
-	}
-	tos := s.segs[s.done].tos
-	source := s.to.src.IsValid()
-	class := tos != 0 && !s.noTOS && errno == unix.EINVAL
-	for _, without := range [...]struct{ source, class bool }{{true, false}, {false, true}, {true, true}} {
-		if without.source && !source || without.class && !class {
-			continue
-		}
-		m := &s.msgs[s.done].msg
-		setControl(m, s.putControl(s.control[s.done][:0], tos, source && !without.source, !s.noTOS && !without.class))
-		again := sendmsg(fd, m)
-		if again != 0 && again != unix.EAGAIN {
-			errno = again
-			continue
-		}
-		if without.source {
-			s.to.forgetSource()
-		}
-		if without.class {
-			s.noTOS = true
-		}
-		s.build(s.done)
-		return again
-	}
-	if source {
-		s.to.forgetSource()
-		s.build(s.done)
-	}
-	return errno
 }

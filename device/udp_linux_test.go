@@ -23,7 +23,10 @@ import (
 
 const patience = 10 * time.Second // for what should happen at once
 
-var allOffloads = OffloadMmsg
+const allOffloads = OffloadMmsg | OffloadGSO | OffloadGRO
+
+// mixes are of offloads that a socket may use.
+var mixes = []Offload{0, OffloadMmsg, OffloadGSO, OffloadGRO, OffloadMmsg | OffloadGSO, OffloadGSO | OffloadGRO, allOffloads}
 
 // listenT opens sockets that the test's end closes.
 func listenT(t *testing.T, port uint16, off Offload) (v4, v6 *udpConn, actual uint16) {
@@ -49,8 +52,8 @@ func arrivals(t *testing.T, c *udpConn) <-chan datagram {
 	go func() {
 		served <- c.serve(func(batch []datagram, _ bool) {
 			for _, d := range batch {
-				if uintptr(unsafe.Pointer(&d.data[0]))%16 != 0 {
-					t.Errorf("a datagram begins at %p", &d.data[0])
+				if at := uintptr(unsafe.Pointer(&d.data[0])); at%4 != 0 {
+					t.Errorf("a datagram begins at %#x", at)
 				}
 				d.data = bytes.Clone(d.data)
 				ch <- d
@@ -102,7 +105,7 @@ func batchOf(lengths ...int) (buf []byte, segs []segment) {
 
 // Also run on big-endian machines under emulation: no namespaces here.
 func TestUDPLoopback(t *testing.T) {
-	for _, off := range []Offload{0, allOffloads} {
+	for _, off := range mixes {
 		a4, a6, portA := listenT(t, 0, off)
 		b4, b6, portB := listenT(t, 0, off)
 		for _, tt := range []struct {
@@ -113,7 +116,7 @@ func TestUDPLoopback(t *testing.T) {
 			{"IPv4", a4, b4, "127.0.0.1"},
 			{"IPv6", a6, b6, "[::1]"},
 		} {
-			t.Run(fmt.Sprintf("%s/sendmmsg=%v", tt.name, off&OffloadMmsg != 0), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%07b", tt.name, off), func(t *testing.T) {
 				if tt.a == nil {
 					loud.Skip(t, "no such family here")
 				}
@@ -156,7 +159,7 @@ func TestUDPLoopback(t *testing.T) {
 
 // A lost message would be one that another segment's refusal took along.
 func TestUDPRefusedSegmentKeepsNoOther(t *testing.T) {
-	for _, off := range []Offload{0, allOffloads} {
+	for _, off := range mixes {
 		a, _, _ := listenT(t, 0, off)
 		b, _, port := listenT(t, 0, off)
 		ch := arrivals(t, b)
@@ -228,7 +231,7 @@ func TestUDPCloseAmongTraffic(t *testing.T) {
 	c, _, port := listenT(t, 0, allOffloads)
 	other, _, _ := listenT(t, 0, allOffloads) // closed first: then the traffic ends also if the test fails
 	to := endpointT(t, "127.0.0.1:%d", port)
-	buf, segs := batchOf(make([]int, udpBurst)...)
+	buf, segs := batchOf(make([]int, maxBatch)...)
 	for i := range segs {
 		segs[i] = segment{off: i, len: 1}
 	}
@@ -961,7 +964,7 @@ func TestUDPMark(t *testing.T) {
 
 // What ends a socket from outside, such as SOCK_DESTROY, ends serve.
 func TestUDPDeadSocketEndsServe(t *testing.T) {
-	r := newUDPReader(false)
+	r := newUDPReader(false, false, arenaSize)
 	for errno, dead := range map[unix.Errno]bool{
 		unix.ECONNABORTED: true, unix.EBADF: true, unix.ENOTSOCK: true,
 		unix.ECONNREFUSED: false, unix.EHOSTUNREACH: false, unix.ENETUNREACH: false, unix.ENOBUFS: false, unix.ENOMEM: false,
