@@ -20,6 +20,8 @@ type receiver struct {
 	bytes   int       // UDP payload of the run
 	data    bool      // a message of the run is not a keepalive
 
+	pressure pressure // on the sockets' queues
+
 	crew  crew
 	burst []datagram // in the crew's hands
 
@@ -30,6 +32,9 @@ type receiver struct {
 // received is given what came in on one socket; more: there is more.
 func (d *Device) received(burst []datagram, more bool) {
 	d.receiveBurst(burst)
+	d.rx.mu.Lock()
+	d.rx.pressure.tell(more, d.clock.Now())
+	d.rx.mu.Unlock()
 	if more {
 		d.giveWay(d.offerTransmit)
 	}
@@ -70,10 +75,14 @@ func (d *Device) receiveBurst(burst []datagram) {
 	}
 }
 
-// session returns what a transport message belongs to; nil: nothing that is valid.
+// session returns what a transport message belongs to; nil: nothing that is valid, or
+// the message is let go.
 func (d *Device) session(g *datagram, now noise.Instant) *indexEntry {
 	e := d.index.lookup(noise.ReceiverIndex(g.data))
 	if e == nil || e.keypair == nil || expired(e.keypair, now) {
+		return nil
+	}
+	if len(g.data) > noise.HeaderSize+noise.TagSize && d.rx.pressure.drop(e.peer) {
 		return nil
 	}
 	return e

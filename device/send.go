@@ -36,9 +36,10 @@ const (
 type transmitter struct {
 	mu sync.Mutex // guards all below, the sending sides of keypairs, and their order on the wire
 
-	in    *tun.Super // what was read from the TUN
-	taken int        // in this burst, see burstBytes
-	out   []byte     // sealed messages
+	in       *tun.Super // what was read from the TUN
+	taken    int        // in this burst, see burstBytes
+	pressure pressure   // on the interface's queue
+	out      []byte     // sealed messages
 
 	peer    *Peer          // whose messages out holds; nil: none
 	keypair *noise.Keypair // nil: there is no usable one
@@ -96,6 +97,7 @@ func (d *Device) takeBurst() (more bool, err error) {
 		}
 	}
 	d.flush(now)
+	tx.pressure.tell(more, now)
 	return more, err
 }
 
@@ -146,6 +148,9 @@ func (d *Device) transmit(packet []byte, now noise.Instant) {
 	}
 	if tx.keypair == nil {
 		d.stage(peer, packet, now)
+		return
+	}
+	if tx.pressure.drop(peer) {
 		return
 	}
 	if !d.sealPacket(packet, now) {
