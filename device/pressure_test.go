@@ -75,6 +75,13 @@ func TestPressure(t *testing.T) {
 			queue = queue[burst:]
 			q.tell(len(queue) > 0, noise.Instant(now)*1000)
 		}
+		for range shares {
+			now += int(standingTime / 1000)
+			q.tell(false, noise.Instant(now)*1000)
+		}
+		if q.level != 0 {
+			t.Errorf("%s: level %d after some time of peace", tt.what, q.level)
+		}
 		wait := time.Duration(worst) * time.Microsecond
 		loss := lost * 100 / (sentOther * 4 / 5)
 		t.Logf("%s: %d of %d of the other's lost, %v at worst, %d carried a second", tt.what, lost, sentOther, wait, carried/5)
