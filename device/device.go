@@ -144,7 +144,6 @@ func newDevice(o Options) *Device {
 		tun:        o.Tun,
 		log:        o.Log,
 		rand:       rand.Reader,
-		listen:     listenUDP,
 		offload:    o.Offload,
 		jitter:     func() time.Duration { return mathrand.N(maxJitter) },
 		owners:     make(map[netip.Prefix]*Peer),
@@ -152,6 +151,9 @@ func newDevice(o Options) *Device {
 		cookieJobs: make(chan handshakeMessage, maxCookieJobs),
 		closed:     make(chan struct{}),
 		dead:       make(chan struct{}),
+	}
+	d.listen = func(port uint16, mark uint32, off Offload) (v4, v6 conn, actual uint16, err error) {
+		return listenUDP(port, mark, udpOptions{offload: off, log: d.log})
 	}
 	d.admission.proven.burst = provenBurst
 	d.keys.m = make(map[noise.PublicKey]*Peer)

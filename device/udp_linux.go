@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"wgd/internal/rtnl"
 )
 
 // A datagram is one that came in.
@@ -63,14 +65,21 @@ const (
 	sendBuffer = 4 << 20
 )
 
+// udpOptions say how sockets work.
+type udpOptions struct {
+	offload Offload // what may be tried
+	log     *Logger // says what the kernel refuses
+	arena   int     // bytes to keep for what came in; 0: arenaSize
+}
+
 // newSocket is socket(2); a test stands in for a kernel that lacks a family.
 var newSocket = unix.Socket
 
 // listenUDP opens a socket for each address family on the same port, 0 for one
 // that is free in both. A family that the kernel does not have gives a nil conn.
-func listenUDP(port uint16, mark uint32, off Offload) (v4, v6 conn, actual uint16, err error) {
+func listenUDP(port uint16, mark uint32, o udpOptions) (v4, v6 conn, actual uint16, err error) {
 	for try := 1; ; try++ {
-		v4, v6, actual, err = listenBoth(port, mark, off)
+		v4, v6, actual, err = listenBoth(port, mark, o)
 		// The port that the kernel found for IPv4 may be taken for IPv6.
 		if err != unix.EADDRINUSE || port != 0 || try == 10 {
 			return v4, v6, actual, err
@@ -78,15 +87,15 @@ func listenUDP(port uint16, mark uint32, off Offload) (v4, v6 conn, actual uint1
 	}
 }
 
-func listenBoth(port uint16, mark uint32, off Offload) (v4, v6 conn, actual uint16, err error) {
-	four, err4 := openUDP(false, port, mark, off)
+func listenBoth(port uint16, mark uint32, o udpOptions) (v4, v6 conn, actual uint16, err error) {
+	four, err4 := openUDP(false, port, mark, o)
 	if err4 != nil && !noSuchFamily(err4) {
 		return nil, nil, 0, err4
 	}
 	if four != nil {
 		v4, port = four, four.localPort
 	}
-	six, err6 := openUDP(true, port, mark, off)
+	six, err6 := openUDP(true, port, mark, o)
 	if six != nil {
 		v6, port = six, six.localPort
 	} else if four == nil || !noSuchFamily(err6) {
@@ -119,7 +128,7 @@ type udpConn struct {
 	out udpWriter
 }
 
-func openUDP(v6 bool, port uint16, mark uint32, off Offload) (*udpConn, error) {
+func openUDP(v6 bool, port uint16, mark uint32, o udpOptions) (*udpConn, error) {
 	family := unix.AF_INET
 	if v6 {
 		family = unix.AF_INET6
@@ -128,7 +137,7 @@ func openUDP(v6 bool, port uint16, mark uint32, off Offload) (*udpConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, off, err = setUp(fd, v6, port, mark, off)
+	port, off, err := setUp(fd, v6, port, mark, o)
 	if err != nil {
 		unix.Close(fd)
 		return nil, err
@@ -138,20 +147,25 @@ func openUDP(v6 bool, port uint16, mark uint32, off Offload) (*udpConn, error) {
 		c.file.Close()
 		return nil, err
 	}
-	c.in = newUDPReader(v6, off&(OffloadGRO|OffloadMmsg) == OffloadMmsg, arenaSize)
+	c.in = newUDPReader(v6, off&(OffloadGRO|OffloadMmsg) == OffloadMmsg, o.arena, o.log)
 	c.pollOnce = func(fd uintptr) {
 		// An error that lasts comes again, for serve.
 		if c.in.burst(int(fd)); len(c.in.batch) > 0 {
 			c.handle(c.in.batch, false)
 		}
 	}
-	c.out.init(c, off)
-	c.out.marked.Store(mark != 0)
+	c.out.init(c, off, o.log)
+	c.out.mark.Store(mark)
+	if off&OffloadGSO != 0 {
+		// Here, for it is of this thread's network namespace. Without it nothing is
+		// known to be PPP.
+		c.out.paths.routes, _ = rtnl.Dial()
+	}
 	return c, nil
 }
 
 // setUp sets the options of a socket and binds it. It returns what off may be used.
-func setUp(fd int, v6 bool, port uint16, mark uint32, off Offload) (actual uint16, has Offload, err error) {
+func setUp(fd int, v6 bool, port uint16, mark uint32, o udpOptions) (actual uint16, has Offload, err error) {
 	var local unix.Sockaddr = &unix.SockaddrInet4{Port: int(port)}
 	if v6 {
 		local = &unix.SockaddrInet6{Port: int(port)}
@@ -189,11 +203,22 @@ func setUp(fd int, v6 bool, port uint16, mark uint32, off Offload) (actual uint1
 
 	// UDP_SEGMENT is of Linux 4.18, UDP_GRO of 5.0. An older kernel would take no
 	// notice of the former in a message, and send one huge datagram.
-	if off&OffloadGSO != 0 && try(unix.SOL_UDP, unix.UDP_SEGMENT, 0) != nil {
-		off &^= OffloadGSO
-	}
-	if off&OffloadGRO != 0 && try(unix.SOL_UDP, unix.UDP_GRO, 1) != nil {
-		off &^= OffloadGRO
+	has = o.offload
+	for _, x := range []struct {
+		off           Offload
+		option, value int
+		name          string
+	}{
+		{OffloadGSO, unix.UDP_SEGMENT, 0, "UDP_SEGMENT"},
+		{OffloadGRO, unix.UDP_GRO, 1, "UDP_GRO"},
+	} {
+		if has&x.off == 0 {
+			continue
+		}
+		if err := try(unix.SOL_UDP, x.option, x.value); err != nil {
+			has &^= x.off
+			o.log.Verbosef("%s: %v: done without", x.name, err)
+		}
 	}
 
 	if err := unix.Bind(fd, local); err != nil {
@@ -206,7 +231,7 @@ func setUp(fd int, v6 bool, port uint16, mark uint32, off Offload) (actual uint1
 	case *unix.SockaddrInet6:
 		actual = uint16(a.Port)
 	}
-	return actual, off, err
+	return actual, has, err
 }
 
 func (c *udpConn) port() uint16 { return c.localPort }
@@ -219,7 +244,7 @@ func (c *udpConn) setMark(mark uint32) error {
 		return e
 	}
 	if err == nil {
-		c.out.marked.Store(mark != 0)
+		c.out.mark.Store(mark)
 	}
 	return err
 }
@@ -229,6 +254,9 @@ func (c *udpConn) close() error {
 	err := c.file.Close()
 	if first {
 		c.in.close()
+		c.out.mu.Lock()
+		c.out.paths.close()
+		c.out.mu.Unlock()
 	}
 	return err
 }

@@ -27,7 +27,7 @@ func same(n, length int) []int { return slices.Repeat([]int{length}, n) }
 // the length of the datagrams that it was put together from, 0: one.
 func rawReader(t *testing.T, c *udpConn) func() (n, size int) {
 	t.Helper()
-	r := newUDPReader(c.v6, false, 0)
+	r := newUDPReader(c.v6, false, 0, nil)
 	return func() (n, size int) {
 		t.Helper()
 		for begin := time.Now(); ; time.Sleep(100 * time.Microsecond) {
@@ -51,6 +51,23 @@ func rawReader(t *testing.T, c *udpConn) func() (n, size int) {
 // knows waits until c knows the way to an endpoint, without which it joins nothing.
 func knows(t *testing.T, c *udpConn, to *endpoint) {
 	t.Helper()
+	eventually(t, func() bool {
+		s := &c.out
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.to = to
+		return s.choosePath(udpNow()).looked
+	})
+}
+
+// eventually waits for what another goroutine does.
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	for begin := time.Now(); !ok(); time.Sleep(100 * time.Microsecond) {
+		if time.Since(begin) > patience {
+			t.Fatal("it never came to pass")
+		}
+	}
 }
 
 // What is sent together, as the other end of a loopback sees it.
@@ -186,7 +203,7 @@ func TestUDPSplit(t *testing.T) {
 		{maxDatagram, 32, maxDatagram - 32, 1421, 47},
 		{maxDatagram, 32, 1421 * 40, 1421, 40},
 	} {
-		r := newUDPReader(false, false, tt.room)
+		r := newUDPReader(false, false, tt.room, nil)
 		want := make([]byte, tt.n)
 		for i := range want {
 			want[i] = byte(i * 7)

@@ -36,12 +36,16 @@ type udpReader struct {
 	control [128]byte             // PKTINFO, traffic class, UDP_GRO
 
 	troubles int // errors in a row
+	log      *Logger
 }
 
 // newUDPReader makes a reader that keeps about size bytes for datagrams. With many it
 // takes several in one system call.
-func newUDPReader(v6, many bool, size int) *udpReader {
-	r := &udpReader{v6: v6, batch: make([]datagram, 0, maxBatch)}
+func newUDPReader(v6, many bool, size int, log *Logger) *udpReader {
+	if size == 0 {
+		size = arenaSize
+	}
+	r := &udpReader{v6: v6, log: log, batch: make([]datagram, 0, maxBatch)}
 	r.msg.Name = (*byte)(unsafe.Pointer(&r.from))
 	r.msg.Iov = &r.iov
 	r.msg.SetIovlen(1)
@@ -74,6 +78,7 @@ func (r *udpReader) burst(fd int) (empty bool, err error) {
 			r.arena = make([]byte, max(r.many.size, maxDatagram))
 			r.many.close()
 			r.many = nil
+			r.log.Verbosef("recvmmsg: %v: done without", errno)
 		default:
 			return false, r.trouble(errno)
 		}

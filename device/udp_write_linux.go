@@ -2,6 +2,7 @@ package device
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -42,7 +43,8 @@ type udpWriter struct {
 	flush             func(fd uintptr) bool // method value of tryFlush, allocated once
 	tosLevel, tosKind uint32                // of the control message for the traffic class
 
-	marked atomic.Bool // the socket has a mark, see putControl
+	log  *Logger
+	mark atomic.Uint32 // of the socket
 
 	mu      sync.Mutex // held while sending; guards all below
 	noBatch bool       // no sendmmsg in this kernel
@@ -58,6 +60,7 @@ type udpWriter struct {
 	segs  []segment // what is left, from the first of messages on
 	alone int       // so many of segs are not joined
 	err   error     // of the first that was given up
+	said  []string  // what is to be logged
 
 	// A message of several segments was refused for this reason, 0: none. The next is
 	// the first of them on its own, to see whether it was for being joined.
@@ -74,9 +77,11 @@ type udpWriter struct {
 	control [udpSendBatch][maxSendControl]byte
 }
 
-func (s *udpWriter) init(c *udpConn, off Offload) {
+func (s *udpWriter) init(c *udpConn, off Offload, log *Logger) {
 	s.conn = c
+	s.log = log
 	s.flush = s.tryFlush
+	s.evenBug = evenTailBug(kernelRelease())
 	s.noBatch = off&OffloadMmsg == 0
 	s.noGSO = off&OffloadGSO == 0
 	s.tosLevel, s.tosKind = unix.IPPROTO_IP, unix.IP_TOS
@@ -100,7 +105,6 @@ func (c *udpConn) send(to *endpoint, buf []byte, segs []segment) error {
 	}
 	s := &c.out
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.to, s.buf, s.segs = to, buf, segs
 	s.path, s.alone, s.err, s.suspect, s.count, s.done = nil, 0, nil, 0, 0, 0
 	s.putName()
@@ -111,7 +115,18 @@ func (c *udpConn) send(to *endpoint, buf []byte, segs []segment) error {
 		s.fail(err)
 	}
 	s.to, s.buf, s.segs = nil, nil, nil
-	return s.err
+	err, said := s.err, s.said
+	s.said = nil
+	s.mu.Unlock()
+	for _, line := range said {
+		s.log.Errorf("%s", line)
+	}
+	return err
+}
+
+// say has a line logged after the send in hand.
+func (s *udpWriter) say(format string, args ...any) {
+	s.said = append(s.said, fmt.Sprintf(format, args...))
 }
 
 func (s *udpWriter) fail(err error) {
@@ -146,6 +161,7 @@ func (s *udpWriter) tryFlush(fd uintptr) bool {
 			case errno == unix.EINTR:
 			case errno == unix.ENOSYS && !s.noBatch:
 				s.noBatch = true
+				s.say("sendmmsg: %v: done without", errno)
 			case !s.refused(fd, errno):
 				return true // there is no room for the rest either
 			}
@@ -244,7 +260,7 @@ func setControl(m *unix.Msghdr, control []byte) {
 // the source address alone decides, as in the kernel's WireGuard.
 func (s *udpWriter) putControl(b []byte, tos byte, size int, withSource, withTOS bool) []byte {
 	via := s.to.srcIf
-	if s.marked.Load() {
+	if s.mark.Load() != 0 {
 		via = 0
 	}
 	switch {
@@ -296,6 +312,9 @@ func sendmsg(fd uintptr, m *unix.Msghdr) unix.Errno {
 func (s *udpWriter) sent(n int) {
 	if s.suspect != 0 {
 		s.blame()
+	} else if !s.paths.works {
+		first, _ := s.message()
+		s.paths.works = s.ends[s.done+n-1]-first > n
 	}
 	s.done += n
 }
@@ -377,6 +396,7 @@ func (s *udpWriter) repair(fd uintptr, errno unix.Errno) unix.Errno {
 		}
 		if without.class {
 			s.noTOS = true
+			s.say("a message with a traffic class: %v: sent without", errno)
 		}
 		return again
 	}

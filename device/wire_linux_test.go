@@ -17,7 +17,7 @@ func (h *host) real(t *testing.T, private noise.PrivateKey, inner string) *Devic
 	t.Helper()
 	var k *tun.Kernel
 	var err error
-	h.do(func() { k, err = tun.Create("wg0", tun.DefaultMTU) })
+	h.do(func() { k, err = tun.Create("wg0", tun.Options{MTU: tun.DefaultMTU}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func (h *host) real(t *testing.T, private noise.PrivateKey, inner string) *Devic
 		t.Fatal(err)
 	}
 	d.listen = func(port uint16, mark uint32, off Offload) (v4, v6 conn, actual uint16, err error) {
-		h.do(func() { v4, v6, actual, err = listenUDP(port, mark, off) })
+		h.do(func() { v4, v6, actual, err = listenUDP(port, mark, udpOptions{offload: off, log: d.log}) })
 		return
 	}
 	d.start()

@@ -16,7 +16,7 @@ func TestImports(t *testing.T) {
 	may := map[string][]string{
 		"wgd/cmd/wgd":                 {"wgd/device", "wgd/uapi", "wgd/conf", "wgd/netcfg", "wgd/tun", "wgd/noise", "wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519"},
 		"wgd/uapi":                    {"wgd/conf"},
-		"wgd/device":                  {"wgd/noise", "wgd/tun", "wgd/conf"},
+		"wgd/device":                  {"wgd/noise", "wgd/tun", "wgd/conf", "wgd/internal/rtnl"},
 		"wgd/noise":                   {"wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519"},
 		"wgd/crypto/chacha20poly1305": nil,
 		"wgd/crypto/chacha20poly1305/bench/guest": {"wgd/crypto/chacha20poly1305"},
