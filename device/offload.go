@@ -3,6 +3,8 @@ package device
 import (
 	"fmt"
 	"strings"
+
+	"wgd/tun"
 )
 
 // An Offload is a set of kernel features that may be tried. What the kernel then
@@ -47,4 +49,17 @@ func ParseOffload(list string) (o Offload, err error) {
 		o |= bit
 	}
 	return o, nil
+}
+
+// Tun returns what of o concerns the TUN.
+func (o Offload) Tun() (t tun.Offload) {
+	for _, x := range []struct {
+		is  Offload
+		bit tun.Offload
+	}{{OffloadVnet, tun.Vnet}, {OffloadTSO, tun.TSO}, {OffloadUSO, tun.USO}, {OffloadUGRO, tun.UGRO}} {
+		if o&x.is != 0 {
+			t |= x.bit
+		}
+	}
+	return t
 }

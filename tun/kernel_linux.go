@@ -32,6 +32,11 @@ type Kernel struct {
 	fd    int         // of file; used inside callbacks of read only, which keep it open
 	empty atomic.Bool // the last TryRead found nothing
 	gone  atomic.Bool // a TryRead found no interface
+	vnet  bool        // each packet has a vnet header, on both ways
+
+	writing sync.Mutex  // around the system call alone, against Close
+	gather  *gatherer   // owned by Gather; nil: packets are written one by one
+	told    atomic.Bool // that the kernel refuses single packets
 
 	turn   func()        // Poll's; guarded by whoever calls it
 	takeIt func(uintptr) // calls turn; allocated once
@@ -51,12 +56,33 @@ type Kernel struct {
 // interface, after the container is gone.
 const foreignInterval = time.Second
 
+// Options say how a TUN is made.
+type Options struct {
+	MTU     int
+	Offload Offload
+}
+
 // Create makes the interface, or attaches to a persistent TUN of that name, and
 // sets its MTU. It and what watches it live in the calling thread's namespace.
-func Create(name string, mtu int) (*Kernel, error) {
+func Create(name string, o Options) (*Kernel, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
+	k, err := attach(name, o.Offload)
+	if errors.Is(err, errNoVnet) {
+		k, err = attach(name, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := k.setMTU(o.MTU); err != nil {
+		k.Close()
+		return nil, fmt.Errorf("%s: set MTU %d: %w", name, o.MTU, err)
+	}
+	return k, nil
+}
+
+func attach(name string, off Offload) (*Kernel, error) {
 	fd, err := openClone()
 	if err != nil {
 		return nil, err
@@ -66,25 +92,25 @@ func Create(name string, mtu int) (*Kernel, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("create %s: %w", name, err)
 	}
-	ifr.SetUint16(deviceFlags)
-	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
+	err = unix.EINVAL
+	if off&Vnet != 0 {
+		ifr.SetUint16(deviceFlags | unix.IFF_VNET_HDR)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr)
+	}
+	if err == unix.EINVAL {
+		ifr.SetUint16(deviceFlags)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr)
+	}
+	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("create %s: %s", name, createError(err))
 	}
-	k, err := newKernel(fd)
-	if err != nil {
-		return nil, err
-	}
-	if err := k.setMTU(mtu); err != nil {
-		k.Close()
-		return nil, fmt.Errorf("%s: set MTU %d: %w", name, mtu, err)
-	}
-	return k, nil
+	return newKernel(fd, off)
 }
 
-// FromFD takes over a descriptor on which TUNSETIFF was done. The MTU stays as
-// it is.
-func FromFD(fd int) (*Kernel, error) { return newKernel(fd) }
+// FromFD takes over a descriptor on which TUNSETIFF was done, with IFF_VNET_HDR or
+// without. The MTU stays as it is.
+func FromFD(fd int, off Offload) (*Kernel, error) { return newKernel(fd, off) }
 
 // CheckName returns an error unless name can be an interface's: 1 to 15 bytes
 // without '/', ':', '%' (the kernel's template for a free number) and spaces,
@@ -147,21 +173,34 @@ func openClone() (int, error) {
 
 // newKernel owns fd from here on. The wireguard package's Device is dropped for
 // its file: its own Read, Write and monitor are not used.
-func newKernel(fd int) (*Kernel, error) {
+func newKernel(fd int, off Offload) (*Kernel, error) {
 	ifr, err := getIff(fd)
 	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("descriptor %d: not a TUN interface: %w", fd, err)
 	}
-	if got := ifr.Uint16() & (unix.IFF_TUN | unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR); got != deviceFlags {
+	if got := ifr.Uint16() & (unix.IFF_TUN | unix.IFF_TAP | unix.IFF_NO_PI); got != deviceFlags {
 		unix.Close(fd)
-		return nil, fmt.Errorf("%s: TUN flags %#x, need IFF_TUN and IFF_NO_PI alone", ifr.Name(), got)
+		return nil, fmt.Errorf("%s: TUN flags %#x, need IFF_TUN and IFF_NO_PI", ifr.Name(), got)
+	}
+	vnet := ifr.Uint16()&unix.IFF_VNET_HDR != 0
+	if vnet {
+		if err := setVnet(fd); err != nil {
+			unix.Close(fd)
+			return nil, fmt.Errorf("%s: %w: %w", ifr.Name(), errNoVnet, err)
+		}
 	}
 	dev, name, err := wgtun.CreateUnmonitoredTUNFromFD(fd)
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernel{file: dev.File(), fd: fd, stop: make(chan struct{})}
+	k := &Kernel{file: dev.File(), fd: fd, vnet: vnet, stop: make(chan struct{})}
+	if vnet {
+		setOffload(fd, off)
+		if off&Vnet != 0 {
+			k.gather = newGatherer(true, off&UGRO != 0, k.writev)
+		}
+	}
 	k.takeIt = func(uintptr) { k.turn() }
 	if k.read, err = k.file.SyscallConn(); err != nil {
 		k.file.Close()
@@ -225,14 +264,22 @@ func (k *Kernel) Poll(f func()) {
 }
 
 func (k *Kernel) TryRead(s *Super) (bool, error) {
-	buf := s.buf[Headroom : Headroom+maxPacket]
+	start := Headroom
+	if k.vnet {
+		start -= vnetSize
+	}
+	buf := s.buf[start : Headroom+maxPacket]
 	for {
 		// Raw: it does not block, and the Go scheduler, told of a system call that
 		// takes long on a slow CPU, would hand our place to another thread.
 		n, _, err := unix.RawSyscall(unix.SYS_READ, uintptr(k.fd), uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)))
 		switch err {
 		case 0:
-			s.rest = buf[:n]
+			if !k.vnet {
+				s.set(int(n))
+			} else {
+				s.setVnet(max(int(n)-vnetSize, 0))
+			}
 			return true, nil
 		case unix.EAGAIN:
 			k.empty.Store(true)
@@ -247,11 +294,67 @@ func (k *Kernel) TryRead(s *Super) (bool, error) {
 	}
 }
 
-func (k *Kernel) Gather(buf []byte) error { return k.Write(buf) }
-func (k *Kernel) Flush() error            { return nil }
-
 func (k *Kernel) Write(buf []byte) error {
-	_, err := k.file.Write(buf[Headroom:])
+	var iov [1]unix.Iovec
+	if k.vnet {
+		iov[0] = withVnet(buf)
+		clear(buf[Headroom-vnetSize : Headroom])
+	} else {
+		iov[0].Base = &buf[Headroom]
+		iov[0].SetLen(len(buf) - Headroom)
+	}
+	if errno := k.writev(iov[:]); errno != 0 {
+		return k.explain(errno)
+	}
+	return nil
+}
+
+func (k *Kernel) Gather(buf []byte) error {
+	if k.gather == nil {
+		return k.Write(buf)
+	}
+	k.gather.add(buf)
+	return k.explain(k.gather.report())
+}
+
+func (k *Kernel) Flush() error {
+	if k.gather == nil {
+		return nil
+	}
+	k.gather.flush()
+	return k.explain(k.gather.report())
+}
+
+// writev hands one packet or super-packet to the kernel. As in TryRead, the call is a
+// raw one: the descriptor never blocks.
+func (k *Kernel) writev(iov []unix.Iovec) syscall.Errno {
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	if k.closed.Load() {
+		return unix.EBADF // k.fd may be another file's by now
+	}
+	for {
+		var errno syscall.Errno
+		if len(iov) == 1 {
+			_, _, errno = unix.RawSyscall(unix.SYS_WRITE, uintptr(k.fd), uintptr(unsafe.Pointer(iov[0].Base)), uintptr(iov[0].Len))
+		} else {
+			_, _, errno = unix.RawSyscall(unix.SYS_WRITEV, uintptr(k.fd), uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)))
+		}
+		if errno != unix.EINTR {
+			return errno
+		}
+	}
+}
+
+// explain makes a RefusedError, once, of what should not happen to a single packet.
+func (k *Kernel) explain(err error) error {
+	switch err {
+	case nil, unix.EIO, unix.EBADF, unix.EBADFD, unix.EAGAIN, unix.ENOMEM, unix.ENOBUFS:
+		return err
+	}
+	if errno, ok := err.(syscall.Errno); ok && !k.told.Swap(true) {
+		return &RefusedError{What: "single packets", Errno: errno}
+	}
 	return err
 }
 
@@ -280,6 +383,8 @@ func (k *Kernel) Close() error {
 	k.mu.Lock()
 	k.netlink.Close()
 	k.mu.Unlock()
+	k.writing.Lock() // whoever writes now still has the descriptor
+	k.writing.Unlock()
 	return k.file.Close()
 }
 
@@ -407,6 +512,9 @@ func (k *Kernel) Watch(f func(State)) error {
 				index = l.Index
 				s := State{Name: l.Name, Index: l.Index, MTU: l.MTU, Up: l.Flags&unix.IFF_UP != 0}
 				if s != last {
+					if s.MTU != last.MTU {
+						k.boundSuper(nl, s)
+					}
 					last = s
 					k.link.Store(&s)
 					f(s)

@@ -44,7 +44,7 @@ func uniqueName(prefix string) string { return fmt.Sprintf("%s%d", prefix, os.Ge
 
 func create(t *testing.T) *Kernel {
 	t.Helper()
-	k, err := Create(uniqueName("t"), DefaultMTU)
+	k, err := Create(uniqueName("t"), Options{MTU: DefaultMTU})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func TestReadAndWriteDoNotAllocate(t *testing.T) {
 
 func TestCreateRefuses(t *testing.T) {
 	for _, name := range []string{"", "sixteen-bytes-xx", "a/b", "a b", "a:b", "wg%d", ".", "..", "a\x00b", "a\nb"} {
-		if k, err := Create(name, DefaultMTU); err == nil {
+		if k, err := Create(name, Options{MTU: DefaultMTU}); err == nil {
 			k.Close()
 			t.Errorf("name %q was accepted", name)
 		} else if strings.Contains(err.Error(), "\n") {
@@ -389,15 +389,15 @@ func TestCreateRefuses(t *testing.T) {
 	}
 	inNamespace(t)
 	k := create(t)
-	if _, err := Create(k.Name(), DefaultMTU); err == nil || !strings.Contains(err.Error(), "name in use") {
+	if _, err := Create(k.Name(), Options{MTU: DefaultMTU}); err == nil || !strings.Contains(err.Error(), "name in use") {
 		t.Errorf("an interface in use: %v", err)
 	}
 	dummy := uniqueName("d")
 	ip(t, "link", "add", dummy, "type", "veth")
-	if _, err := Create(dummy, DefaultMTU); err == nil || !strings.Contains(err.Error(), "name in use") {
+	if _, err := Create(dummy, Options{MTU: DefaultMTU}); err == nil || !strings.Contains(err.Error(), "name in use") {
 		t.Errorf("an interface of another type: %v", err)
 	}
-	if _, err := Create(uniqueName("m"), 1<<30); err == nil || !strings.Contains(err.Error(), "MTU") {
+	if _, err := Create(uniqueName("m"), Options{MTU: 1 << 30}); err == nil || !strings.Contains(err.Error(), "MTU") {
 		t.Errorf("an impossible MTU: %v", err)
 	}
 	if out := ip(t, "link"); strings.Contains(out, uniqueName("m")) {
@@ -410,7 +410,7 @@ func TestAttachToAPersistentInterface(t *testing.T) {
 	name := uniqueName("p")
 	ip(t, "tuntap", "add", name, "mode", "tun", "vnet_hdr")
 	before := ip(t, "-br", "link", "show", name)
-	k, err := Create(name, 1380)
+	k, err := Create(name, Options{MTU: 1380})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +428,7 @@ func TestFromFD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k2, err := FromFD(fd)
+	k2, err := FromFD(fd, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -449,7 +449,7 @@ func TestFromFD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FromFD(null); err == nil {
+	if _, err := FromFD(null, 0); err == nil {
 		t.Error("/dev/null passed for a TUN")
 	}
 	vnet, err := unix.Open(clonePath, unix.O_RDWR, 0)
@@ -461,7 +461,9 @@ func TestFromFD(t *testing.T) {
 	if err := unix.IoctlIfreq(vnet, unix.TUNSETIFF, ifr); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FromFD(vnet); err == nil || !strings.Contains(err.Error(), "flags") {
+	if k, err := FromFD(vnet, 0); err != nil {
 		t.Errorf("a TUN with vnet_hdr: %v", err)
+	} else {
+		k.Close()
 	}
 }

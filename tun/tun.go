@@ -55,6 +55,17 @@ type Device interface {
 	Close() error
 }
 
+// An Offload is a set of what the kernel may leave to us and we to it, so that one
+// system call carries many packets. What a kernel refuses is done without.
+type Offload uint8
+
+const (
+	Vnet Offload = 1 << iota // checksums; packets of one TCP stream are handed over as one
+	TSO                      // TCP super-packets are read; with Vnet
+	USO                      // UDP super-packets are read; with Vnet
+	UGRO                     // packets of one UDP stream are handed over as one; with Vnet
+)
+
 // A State is what the system says about the interface.
 type State struct {
 	Name  string

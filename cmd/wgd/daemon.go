@@ -36,6 +36,18 @@ const (
 // envOffload lists what the packet path may try, see device.ParseOffload.
 const envOffload = "WGD_OFFLOAD"
 
+func chooseOffload() (device.Offload, error) {
+	list, ok := os.LookupEnv(envOffload)
+	if !ok {
+		return device.OffloadAll, nil
+	}
+	offload, err := device.ParseOffload(list)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", envOffload, err)
+	}
+	return offload, nil
+}
+
 // envAEAD names the implementation of ChaCha20-Poly1305 to use.
 const envAEAD = "WGD_AEAD"
 
@@ -137,18 +149,15 @@ func runDaemon(name string, mtu int, configure func(*device.Device) error, ready
 	}
 	signal.Ignore(unix.SIGPIPE)
 
-	offload := device.OffloadAll
-	if list, ok := os.LookupEnv(envOffload); ok {
-		var err error
-		if offload, err = device.ParseOffload(list); err != nil {
-			return fmt.Errorf("%s: %w", envOffload, err)
-		}
+	offload, err := chooseOffload()
+	if err != nil {
+		return err
 	}
 	refused, err := chooseAEAD()
 	if err != nil {
 		return err
 	}
-	k, l, err := open(name, mtu)
+	k, l, err := open(name, mtu, offload.Tun())
 	if err != nil {
 		return err
 	}
@@ -226,7 +235,7 @@ func (l untilExit) Accept() (net.Conn, error) {
 
 // open makes the interface and its UAPI socket, or takes them from the
 // environment.
-func open(name string, mtu int) (*tun.Kernel, *uapi.Listener, error) {
+func open(name string, mtu int, offload tun.Offload) (*tun.Kernel, *uapi.Listener, error) {
 	tunFD, err := inheritedFD(envTun)
 	if err != nil {
 		return nil, nil, err
@@ -237,8 +246,8 @@ func open(name string, mtu int) (*tun.Kernel, *uapi.Listener, error) {
 	}
 	var k *tun.Kernel
 	if tunFD < 0 {
-		k, err = tun.Create(name, mtu)
-	} else if k, err = tun.FromFD(tunFD); err == nil && mtu != 0 && mtu != k.MTU() {
+		k, err = tun.Create(name, tun.Options{MTU: mtu, Offload: offload})
+	} else if k, err = tun.FromFD(tunFD, offload); err == nil && mtu != 0 && mtu != k.MTU() {
 		if err = setMTU(k.Name(), mtu); err != nil {
 			k.Close()
 		}

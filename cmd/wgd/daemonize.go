@@ -41,7 +41,11 @@ func daemonize(name string, mtu int) error {
 		return err
 	}
 	defer null.Close()
-	k, l, err := open(name, mtu)
+	offload, err := chooseOffload()
+	if err != nil {
+		return err
+	}
+	k, l, err := open(name, mtu, offload.Tun())
 	if err != nil {
 		return err
 	}

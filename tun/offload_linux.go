@@ -1,0 +1,92 @@
+package tun
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"wgd/internal/rtnl"
+)
+
+var errNoVnet = errors.New("no use of IFF_VNET_HDR")
+
+// tunTCP is what wireguard/tun sets when it adopts a descriptor with IFF_VNET_HDR; it
+// gives up if that is refused. Linux 2.6.27 has it all.
+const tunTCP = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6
+
+// setVnet makes sure of the form of the vnet headers.
+func setVnet(fd int) error {
+	// A persistent TUN, or one that we are handed, may have another.
+	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETVNETHDRSZ, vnetSize); err != nil {
+		// Before Linux 2.6.38 there is but one.
+		if n, err2 := unix.IoctlGetInt(fd, unix.TUNGETVNETHDRSZ); err2 == nil && n != vnetSize {
+			return fmt.Errorf("header of %d bytes: %w", n, err)
+		}
+	}
+	// The order of the machine; where the kernel does not know other orders, these fail.
+	unix.IoctlSetPointerInt(fd, unix.TUNSETVNETLE, 0)
+	unix.IoctlSetPointerInt(fd, unix.TUNSETVNETBE, 0)
+	return unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, tunTCP)
+}
+
+// setOffload says what may be read beyond whole packets.
+func setOffload(fd int, off Offload) {
+	if off&Vnet == 0 {
+		unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, 0)
+		return
+	}
+	bits := unix.TUN_F_CSUM
+	if off&TSO != 0 {
+		bits |= tunTCP | unix.TUN_F_TSO_ECN
+	}
+	if off&USO != 0 {
+		bits |= unix.TUN_F_USO4 | unix.TUN_F_USO6
+	}
+	// One after the other is given up: kernels refuse all when they do not know one.
+	for _, optional := range []int{0, unix.TUN_F_USO4 | unix.TUN_F_USO6, unix.TUN_F_TSO_ECN} {
+		bits &^= optional
+		if unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, bits) == nil {
+			return
+		}
+	}
+}
+
+const (
+	maxDatagram = 65507 // bytes of a UDP datagram, also of one that is cut on its way
+	maxCuts     = 64    // what a kernel cuts one into, at most: UDP_MAX_SEGMENTS
+	perMessage  = 32    // bytes that a transport message adds to a packet: §5.4.6
+
+	gsoMaxSize   = 65536 // what a device has by default
+	tcpHeaderMax = 320   // what the kernel's TCP leaves room for in it: MAX_TCP_HEADER, of 128 to 320
+)
+
+// superSize returns the gso_max_size with which TCP makes super-packets that can leave
+// as one datagram. It is for any headers: 40 bytes, IPv4 without options, to 72, IPv6
+// with timestamps.
+func superSize(mtu int) int {
+	packets := max(min(maxDatagram/(mtu+perMessage), maxCuts), 1)
+	payload := min(packets*(mtu-40), (packets+1)*(mtu-72)-1)
+	return min(max(payload, mtu)+tcpHeaderMax+1, gsoMaxSize)
+}
+
+// boundSuper sets gso_max_size and gso_max_segs, which Linux 4.16 and later allow. A
+// refusal, which Watch finds harmless, costs a second datagram for each super-packet.
+func (k *Kernel) boundSuper(nl io.Writer, s State) {
+	if k.vnet {
+		nl.Write(rtnl.LinkRequest(unix.RTM_NEWLINK, 0, s.Index).
+			Uint32(unix.IFLA_GSO_MAX_SIZE, uint32(superSize(s.MTU))).
+			Uint32(unix.IFLA_GSO_MAX_SEGS, maxCuts))
+	}
+}
+
+// SetQueueLength sets how many packets, super-packets or not, wait to be read.
+func (k *Kernel) SetQueueLength(n int) error {
+	ifr, err := unix.NewIfreq(k.Name())
+	if err != nil {
+		return err
+	}
+	ifr.SetUint32(uint32(n))
+	return k.ioctl(unix.SIOCSIFTXQLEN, ifr)
+}
