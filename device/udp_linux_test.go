@@ -311,37 +311,36 @@ func TestUDPSendersAtOnce(t *testing.T) {
 
 func TestUDPDoesNotAllocate(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1", "[::1]"} {
-		a, b, port := udpPair(t, addr)
-		if a == nil {
-			continue
-		}
-		got := 0
-		wake := make(chan endpoint, 1)
-		go b.serve(func(batch []datagram, _ bool) {
-			if got += len(batch); got%udpSendBatch == 0 {
-				wake <- batch[0].from
+		for _, off := range mixes {
+			a, b, port := udpPairOf(t, addr, off)
+			if a == nil {
+				continue
 			}
-		})
-		to := endpointT(t, "%s:%d", addr, port)
-		lengths := make([]int, udpSendBatch)
-		for i := range lengths {
-			lengths[i] = 1000
-		}
-		buf, segs := batchOf(lengths...)
-		for i := range segs {
-			segs[i].tos = byte(i / 8)
-		}
-		n := testing.AllocsPerRun(50, func() {
-			if err := a.send(to, buf, segs); err != nil {
-				t.Fatal(err)
+			got := 0
+			wake := make(chan endpoint, 1)
+			go b.serve(func(batch []datagram, _ bool) {
+				if got += len(batch); got%udpSendBatch == 0 {
+					wake <- batch[0].from
+				}
+			})
+			to := endpointT(t, "%s:%d", addr, port)
+			knows(t, a, to)
+			buf, segs := joined(same(udpSendBatch, 1001)...)
+			for i := range segs {
+				segs[i].tos = byte(i / 8)
 			}
-			back := <-wake
-			to.src, to.srcIf = back.src, back.srcIf // on to a send with all options
-		})
-		if n != 0 {
-			t.Errorf("%s: %v allocations a batch", addr, n)
+			n := testing.AllocsPerRun(50, func() {
+				if err := a.send(to, buf, segs); err != nil {
+					t.Fatal(err)
+				}
+				back := <-wake
+				to.src, to.srcIf = back.src, back.srcIf // on to a send with all options
+			})
+			if n != 0 {
+				t.Errorf("%s, %07b: %v allocations a batch", addr, off, n)
+			}
+			b.close()
 		}
-		b.close()
 	}
 }
 
@@ -349,8 +348,13 @@ func TestUDPDoesNotAllocate(t *testing.T) {
 // that of the second.
 func udpPair(t *testing.T, addr string) (a, b *udpConn, port uint16) {
 	t.Helper()
-	a4, a6, _ := listenT(t, 0, allOffloads)
-	b4, b6, port := listenT(t, 0, allOffloads)
+	return udpPairOf(t, addr, allOffloads)
+}
+
+func udpPairOf(t *testing.T, addr string, off Offload) (a, b *udpConn, port uint16) {
+	t.Helper()
+	a4, a6, _ := listenT(t, 0, off)
+	b4, b6, port := listenT(t, 0, off)
 	if strings.HasPrefix(addr, "[") {
 		return a6, b6, port
 	}
@@ -609,6 +613,25 @@ func TestUDPRepliesFromTheDialledAddress(t *testing.T) {
 		say(t, tt.c, &d.from, "reply")
 		hears(t, peer, "reply")
 	}
+
+	// Also what comes in one piece.
+	far4, far6 := far.listen(7001)
+	for _, to := range []*endpoint{endpointT(t, "10.9.0.22:7000"), endpointT(t, "[fd09::22]:7000")} {
+		c, at := far4, at4
+		if !to.is4() {
+			c, at = far6, at6
+		}
+		knows(t, c, to)
+		buf, segs := joined(append(same(20, 1001), 7)...)
+		if err := c.send(to, buf, segs); err != nil {
+			t.Error(err)
+		}
+		for i := range segs {
+			if d := next(t, at); d.from.src != to.addr.Addr() || d.from.srcIf == 0 || len(d.data) != segs[i].len {
+				t.Errorf("number %d to %v, %d bytes, came to %v, interface %d", i, to.addr, len(d.data), d.from.src, d.from.srcIf)
+			}
+		}
+	}
 }
 
 // Two daemons on one host that know each other by an address that is not loopback.
@@ -656,12 +679,19 @@ func TestUDPEachDatagramGoesToItsOwnHost(t *testing.T) {
 			}
 			e := endpointT(t, "%s:7001", a)
 			e.src = netip.MustParseAddr([]string{"10.9.0.1", "fd09::1"}[i%2])
-			say(t, c, e, fmt.Sprint(round, a))
+			knows(t, c, e)
+			buf := []byte(fmt.Sprint(round, a))
+			segs := []segment{{len: len(buf)}, {off: len(buf), len: len(buf)}, {off: 2 * len(buf), len: 1}}
+			if err := c.send(e, append(append(buf, buf...), '.'), segs); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 	for round := range 3 {
 		for i, a := range addrs {
 			hears(t, peers[i], fmt.Sprint(round, a))
+			hears(t, peers[i], fmt.Sprint(round, a))
+			hears(t, peers[i], ".")
 		}
 	}
 }

@@ -56,7 +56,7 @@ func knows(t *testing.T, c *udpConn, to *endpoint) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.to = to
-		return s.choosePath(udpNow()).looked
+		return s.choosePath(s.now()).looked
 	})
 }
 

@@ -76,7 +76,7 @@ var udpEpoch = time.Now()
 
 // udpNow is the clock of paths. Unlike the device's it costs no system call on most
 // machines.
-var udpNow = func() noise.Instant { return noise.Instant(time.Since(udpEpoch)) + 1 }
+func udpNow() noise.Instant { return noise.Instant(time.Since(udpEpoch)) + 1 }
 
 // find returns the place of a destination, or one that may be used for it.
 func (t *pathTable) find(addr netip.Addr, scope uint32) *path {
@@ -102,7 +102,7 @@ func (p *path) is(addr netip.Addr, scope uint32) bool { return p.addr == addr &&
 // hand goes.
 func (s *udpWriter) mayJoin(size int) bool {
 	if s.path == nil {
-		s.path = s.choosePath(udpNow())
+		s.path = s.choosePath(s.now())
 	}
 	return s.path.looked && !s.path.ppp && size < int(s.path.limit)
 }
@@ -142,7 +142,7 @@ func (s *udpWriter) lookUp(to endpoint, mark uint32) {
 	if news {
 		// Without an answer there is no reason to fear anything.
 		news = ppp && !p.ppp
-		p.looked, p.ppp, p.stale = true, ppp && err == nil, after(udpNow(), pathFresh)
+		p.looked, p.ppp, p.stale = true, ppp && err == nil, after(s.now(), pathFresh)
 	}
 	s.mu.Unlock()
 	if news {

@@ -243,11 +243,14 @@ type udpMany struct {
 
 const manyStride = maxDatagram + 2048
 
+// mapMemory is mmap(2); a test stands in for a kernel without that much memory.
+var mapMemory = unix.Mmap
+
 // newUDPMany returns nil if there is no such memory.
 func newUDPMany(size int) *udpMany {
 	page := os.Getpagesize()
 	n := min(max(size/page, 2), udpBurst)
-	area, err := unix.Mmap(-1, 0, n*manyStride, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	area, err := mapMemory(-1, 0, n*manyStride, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil
 	}

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"wgd/noise"
 )
 
 const (
@@ -51,6 +53,7 @@ type udpWriter struct {
 	noTOS   bool       // the kernel takes no traffic class with a message
 	noGSO   bool       // no UDP_SEGMENT on this socket
 	evenBug bool       // see evenTailBug
+	now     func() noise.Instant
 	paths   pathTable
 
 	// The send in hand.
@@ -82,6 +85,7 @@ func (s *udpWriter) init(c *udpConn, off Offload, log *Logger) {
 	s.log = log
 	s.flush = s.tryFlush
 	s.evenBug = evenTailBug(kernelRelease())
+	s.now = udpNow
 	s.noBatch = off&OffloadMmsg == 0
 	s.noGSO = off&OffloadGSO == 0
 	s.tosLevel, s.tosKind = unix.IPPROTO_IP, unix.IP_TOS
@@ -105,9 +109,7 @@ func (c *udpConn) send(to *endpoint, buf []byte, segs []segment) error {
 	}
 	s := &c.out
 	s.mu.Lock()
-	s.to, s.buf, s.segs = to, buf, segs
-	s.path, s.alone, s.err, s.suspect, s.count, s.done = nil, 0, nil, 0, 0, 0
-	s.putName()
+	s.begin(to, buf, segs)
 	if err := c.raw.Write(s.flush); err != nil {
 		if c.closing.Load() {
 			err = os.ErrClosed
@@ -122,6 +124,12 @@ func (c *udpConn) send(to *endpoint, buf []byte, segs []segment) error {
 		s.log.Errorf("%s", line)
 	}
 	return err
+}
+
+func (s *udpWriter) begin(to *endpoint, buf []byte, segs []segment) {
+	s.to, s.buf, s.segs = to, buf, segs
+	s.path, s.alone, s.err, s.suspect, s.count, s.done = nil, 0, nil, 0, 0, 0
+	s.putName()
 }
 
 // say has a line logged after the send in hand.
