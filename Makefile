@@ -1,6 +1,8 @@
 # make demo          two daemons, two network namespaces, one tunnel, before your eyes
 # make test          every test: unit, race, emulated CPUs, interop, kernel guest
 # make cross         build/wgd-TARGET for each target
+# make bench         beside wireguard-go, on this machine; 12 minutes
+# make bench-24k     beside the kernel's WireGuard, on an emulated router
 # make bench-crypto  what the cryptography costs on each target, in instructions
 #
 # A fresh Debian with Go and make is enough: what else is needed gets installed.
@@ -41,7 +43,7 @@ on = $(env_$(1)) CGO_ENABLED=0 $(GO) test -exec '$(qemu_$(1)) -cpu $(2)' -skip '
 # Tests of ./test that are worth a daemon with the race detector, beside TestMatrixRace.
 RACE   = Roaming|Rekey|Persistent|LinkDown|ListenPort|UAPI|Clients|StockWg|Independent|Flood|UpDown
 
-.PHONY: all build cross vet deps test unit-test race-test qemu-test interop-test bench-crypto soak demo fuzz-short sizes targets kernel clean $(TARGETS:%=cross-%)
+.PHONY: all build cross vet deps test unit-test race-test qemu-test interop-test bench bench-24k bench-24k-be bench-crypto soak demo fuzz-short sizes targets kernel clean $(TARGETS:%=cross-%)
 
 all: build
 
@@ -97,9 +99,40 @@ qemu-test:
 	$(call on,mips,24Kc) -tags wgd_small -short $(CRYPTO) ./noise
 	$(call on,mipsle,24Kc) -tags wgd_small -short $(CRYPTO)
 
+# BENCH_ARGS adds to what bench/tunnel-bench and bench/24k are told and may overrule it:
+#   make bench BENCH_ARGS='--variants one/plain --rounds 2 --json /dev/null'
+#   make bench-24k BENCH_ARGS='--ms 300 kernel wgd wgd+WGD_OFFLOAD=none'
+# The results they leave in bench/results are committed on purpose only.
+WIREGUARD_GO = golang.zx2c4.com/wireguard
+RESULTS      = bench/results
+
+bench:
+	@test/deps bench
+	$(BUILD) -o build/bench/wgd ./cmd/wgd
+	$(BUILD) -o build/bench/wireguard-go $(WIREGUARD_GO)
+	@mkdir -p $(RESULTS)
+	bench/tunnel-bench --variants one/plain,one/offload,all/offload --rounds 5 --seconds 2 --json $(RESULTS)/tunnel.json $(BENCH_ARGS) \
+		'wireguard-go=$(CURDIR)/build/bench/wireguard-go -f {if}' 'wgd=$(CURDIR)/build/bench/wgd -f {if}' veth=@veth
+
+bench-24k: cross-mipsle
+	@test/deps bench-24k
+	@test/guest/fetch-kernel build/kernel-mipsel 4kc-malta
+	$(env_mipsle) $(BUILD) -o build/wireguard-go-mipsle $(WIREGUARD_GO)
+	bench/24k --json $(RESULTS)/24k.json $(BENCH_ARGS)
+
+# Big-endian, on a kernel of our own making: what is measured is the same, and then the
+# content of what went through is compared.
+KERNEL_BE = build/kernel-mips/vmlinux
+bench-24k-be: cross-mips
+	@test/deps bench-24k-be
+	@[ -e $(KERNEL_BE) ] || bench/guest24k/build-be-kernel $(dir $(KERNEL_BE))
+	$(env_mips) $(BUILD) -o build/wireguard-go-mips $(WIREGUARD_GO)
+	bench/24k --be --kernel $(KERNEL_BE) --json $(RESULTS)/24k-be.json $(BENCH_ARGS)
+	bench/24k --be --kernel $(KERNEL_BE) --json $(RESULTS)/24k-be-check.json --check 1000000 wgd wgd/kernel kernel/wgd wgd+outer=6
+
 # The same numbers on any machine.
 bench-crypto:
-	@test/deps bench
+	@test/deps bench-crypto
 	$(GO) run ./crypto/chacha20poly1305/bench/run
 	$(GO) run ./crypto/curve25519/bench/run
 

@@ -24,6 +24,7 @@ func TestImports(t *testing.T) {
 		"wgd/crypto/curve25519":                   nil,
 		"wgd/crypto/curve25519/bench/guest":       {"wgd/crypto/curve25519"},
 		"wgd/crypto/curve25519/bench/run":         nil,
+		"wgd/bench/guest24k/kit":                  {"wgd/internal/rtnl"},
 		"wgd/conf":                                nil,
 		"wgd/tun":                                 {"wgd/internal/rtnl"},
 		"wgd/netcfg":                              {"wgd/internal/rtnl"},
