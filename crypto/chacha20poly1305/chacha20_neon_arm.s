@@ -518,26 +518,60 @@ rounds2:
 	SUB	$192, N
 	B	init
 
-// func xorWipeNEON(dst, x, y *byte, n int)
-TEXT ·xorWipeNEON(SB), NOSPLIT, $0-16
+// func releaseNEON(dst, src *byte, ahead *[192]byte, n int, tag, want *[16]byte) (equal bool)
+TEXT ·releaseNEON(SB), NOSPLIT, $0-25
+	MOVW	tag+16(FP), R0
+	MOVW	want+20(FP), R11
+	MOVM.IA	(R0), [R0, R1, R2, R4]
+	MOVW	0(R11), R5
+	MOVW	4(R11), R6
+	MOVW	8(R11), R7
+	MOVW	12(R11), R8
+	EOR	R5, R0
+	EOR	R6, R1
+	EOR	R7, R2
+	EOR	R8, R4
+	ORR	R1, R0
+	ORR	R4, R2
+	ORR.S	R2, R0
+	MOVW	$0, R7
+	MOVB	R7, equal+24(FP)
+	BNE	done
+	MOVW	$1, R0
+	MOVB	R0, equal+24(FP)
 	MOVW	dst+0(FP), R8
-	MOVW	x+4(FP), R5
-	MOVW	y+8(FP), R11
+	MOVW	src+4(FP), R5
+	MOVW	ahead+8(FP), R11
 	MOVW	n+12(FP), N
 	VEOR(4, 4, 4)
 	VEOR(5, 5, 5)
-	MOVW	$0, R7
-	SUB.S	$32, N
-	BLT	last
+	VMOV(6, 4)
+	VMOV(7, 4)
+	SUB.S	$64, N
+	BLT	half
 chunk:
+	VLD1_2P(0, 5)
+	VLD1_2P(2, 5)
+	WORD	$(0xec9b0b10 | QD(8))	// vldmia r11, {q8-q11}
+	WORD	$(0xecab0b10 | QD(4))	// vstmia r11!, {q4-q7}
+	VEOR(0, 0, 8)
+	VEOR(1, 1, 9)
+	VEOR(2, 2, 10)
+	VEOR(3, 3, 11)
+	VST1_2P(0, 8)
+	VST1_2P(2, 8)
+	SUB.S	$64, N
+	BGE	chunk
+half:
+	ADD.S	$32, N
+	BLT	last
 	VLD1_2P(0, 5)
 	VLD1_2(2, 11)
 	VST1_2P(4, 11)
 	VEOR(0, 0, 2)
 	VEOR(1, 1, 3)
 	VST1_2P(0, 8)
-	SUB.S	$32, N
-	BGE	chunk
+	SUB	$32, N
 last:
 	ADD.S	$32, N
 	BEQ	done
