@@ -592,7 +592,7 @@ func TestManyPeers(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	d := newDevice(Options{Tun: tun.NewMemory("wg0", tun.DefaultMTU)})
+	d := newDevice(Options{Tun: tun.NewMemory("wg0", tun.DefaultMTU), Budget: testBudget})
 	d.clock = newFakeClock()
 	d.start()
 	defer d.Close()
@@ -643,7 +643,7 @@ func TestManyPeers(t *testing.T) {
 // C12: Close ends in any state, any number of times.
 func TestClose(t *testing.T) {
 	fresh := func() *Device {
-		d := newDevice(Options{Tun: tun.NewMemory("wg0", tun.DefaultMTU)})
+		d := newDevice(Options{Tun: tun.NewMemory("wg0", tun.DefaultMTU), Budget: testBudget})
 		d.clock = newFakeClock()
 		d.listen = func(uint16, uint32, Offload) (v4, v6 conn, actual uint16, err error) {
 			return nil, nil, 1, nil

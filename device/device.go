@@ -21,9 +21,6 @@ import (
 	"wgd/tun"
 )
 
-// maxStagedBytes bounds the packets that wait for a handshake, of all peers together.
-const maxStagedBytes = 512 << 10
-
 var (
 	errDown   = errors.New("the interface is down")
 	errFamily = errors.New("no socket of this address family")
@@ -43,6 +40,7 @@ type Device struct {
 	jitter func() time.Duration // 0 to maxJitter
 
 	offload  Offload
+	budget   Budget
 	oneCore  bool   // see giveWay
 	takeTurn func() // takeBurst; allocated once
 
@@ -78,7 +76,7 @@ type Device struct {
 	cookieJobs   chan handshakeMessage
 	quiet        deadline // the handshake goroutine's: until when strangers are not logged
 	initiations  initiations
-	stagedBytes  atomic.Int32 // what is left of maxStagedBytes
+	stagedBytes  atomic.Int32 // what is left of budget.Staged
 	unreachables tokenBucket  // guarded by tx.mu
 
 	rx receiver
@@ -123,6 +121,7 @@ type Options struct {
 	Log *Logger    // nil: no logs
 
 	Offload Offload // what may be tried
+	Budget  Budget  // zero: that of this machine
 }
 
 // New starts a Device without a private key and without peers. It follows the
@@ -145,6 +144,7 @@ func newDevice(o Options) *Device {
 		log:        o.Log,
 		rand:       rand.Reader,
 		offload:    o.Offload,
+		budget:     o.Budget,
 		jitter:     func() time.Duration { return mathrand.N(maxJitter) },
 		owners:     make(map[netip.Prefix]*Peer),
 		handshakes: make(chan handshakeMessage, maxHandshakes),
@@ -152,13 +152,16 @@ func newDevice(o Options) *Device {
 		closed:     make(chan struct{}),
 		dead:       make(chan struct{}),
 	}
+	if d.budget == (Budget{}) {
+		d.budget = BudgetFor(0)
+	}
 	d.listen = func(port uint16, mark uint32, off Offload) (v4, v6 conn, actual uint16, err error) {
-		return listenUDP(port, mark, udpOptions{offload: off, log: d.log})
+		return listenUDP(port, mark, udpOptions{offload: off, log: d.log, budget: d.budget})
 	}
 	d.admission.proven.burst = provenBurst
 	d.keys.m = make(map[noise.PublicKey]*Peer)
 	d.initiations.ready = make(chan struct{}, 1)
-	d.stagedBytes.Store(maxStagedBytes)
+	d.stagedBytes.Store(int32(d.budget.Staged))
 	d.mtu.Store(int32(o.Tun.MTU()))
 	d.oneCore = runtime.GOMAXPROCS(0) == 1
 	d.takeTurn = func() { d.takeBurst() }

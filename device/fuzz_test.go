@@ -79,7 +79,7 @@ func newBench(t testing.TB) *bench {
 		out:  &nullConn{},
 		from: endpoint{addr: netip.MustParseAddrPort("192.0.2.2:51820")},
 	}
-	b.Device = newDevice(Options{Tun: b.tun})
+	b.Device = newDevice(Options{Tun: b.tun, Budget: testBudget})
 	b.clock = stoppedClock{newFakeClock(), 1e15}
 	t.Cleanup(b.Close)
 	near, far := noise.PrivateKey{3: 1}, noise.PrivateKey{3: 2}

@@ -412,7 +412,7 @@ func idle(t *testing.T, w *world) *node {
 	x := &node{addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), tun: tun.NewMemory("wg0", tun.DefaultMTU)}
 	x.private = noise.PrivateKey{1: 7}
 	x.private.Clamp()
-	x.Device = newDevice(Options{Tun: x.tun})
+	x.Device = newDevice(Options{Tun: x.tun, Budget: testBudget})
 	x.Device.clock = newFakeClock()
 	x.setKey(t, x.private)
 	t.Cleanup(x.Close)

@@ -56,20 +56,11 @@ type conn interface {
 	close() error
 }
 
-const (
-	// About 50 ms of 100 Mbit/s. The kernel doubles both for its own book-keeping.
-	receiveBuffer = 512 << 10
-	// More than the queue of a slow link holds (1,000 packets of 2.3 kB with the
-	// kernel's own data), so that it is the queue that drops, for that link alone, and
-	// not the socket, for all peers. Memory is used only by what really waits.
-	sendBuffer = 4 << 20
-)
-
 // udpOptions say how sockets work.
 type udpOptions struct {
 	offload Offload // what may be tried
 	log     *Logger // says what the kernel refuses
-	arena   int     // bytes to keep for what came in; 0: arenaSize
+	budget  Budget
 }
 
 // newSocket is socket(2); a test stands in for a kernel that lacks a family.
@@ -147,7 +138,7 @@ func openUDP(v6 bool, port uint16, mark uint32, o udpOptions) (*udpConn, error) 
 		c.file.Close()
 		return nil, err
 	}
-	c.in = newUDPReader(v6, off&(OffloadGRO|OffloadMmsg) == OffloadMmsg, o.arena, o.log)
+	c.in = newUDPReader(v6, off&(OffloadGRO|OffloadMmsg) == OffloadMmsg, o.budget.Arena, o.log)
 	c.pollOnce = func(fd uintptr) {
 		// An error that lasts comes again, for serve.
 		if c.in.burst(int(fd)); len(c.in.batch) > 0 {
@@ -194,11 +185,11 @@ func setUp(fd int, v6 bool, port uint16, mark uint32, o udpOptions) (actual uint
 		try(unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
 	}
 	// FORCE exceeds the system's limit but wants CAP_NET_ADMIN.
-	if try(unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) != nil {
-		try(unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
+	if try(unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, o.budget.ReceiveBuffer) != nil {
+		try(unix.SOL_SOCKET, unix.SO_RCVBUF, o.budget.ReceiveBuffer)
 	}
-	if try(unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBuffer) != nil {
-		try(unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer)
+	if try(unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, o.budget.SendBuffer) != nil {
+		try(unix.SOL_SOCKET, unix.SO_SNDBUF, o.budget.SendBuffer)
 	}
 
 	// UDP_SEGMENT is of Linux 4.18, UDP_GRO of 5.0. An older kernel would take no

@@ -31,7 +31,7 @@ var mixes = []Offload{0, OffloadMmsg, OffloadGSO, OffloadGRO, OffloadMmsg | Offl
 // listenT opens sockets that the test's end closes.
 func listenT(t *testing.T, port uint16, off Offload) (v4, v6 *udpConn, actual uint16) {
 	t.Helper()
-	four, six, actual, err := listenUDP(port, 0, udpOptions{offload: off})
+	four, six, actual, err := listenUDP(port, 0, udpOptions{offload: off, budget: testBudget})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestUDPCloseEndsServe(t *testing.T) {
 	if err := c.send(endpointT(t, "127.0.0.1:9"), buf, segs); err != os.ErrClosed {
 		t.Errorf("send: got %v, want %v", err, os.ErrClosed)
 	}
-	if c, err := openUDP(false, port, 0, udpOptions{offload: allOffloads}); err != nil {
+	if c, err := openUDP(false, port, 0, udpOptions{offload: allOffloads, budget: testBudget}); err != nil {
 		t.Errorf("the port is not free: %v", err)
 	} else {
 		c.close()
@@ -377,7 +377,7 @@ func TestUDPKernelWithoutAFamily(t *testing.T) {
 				return unix.Socket(family, kind, proto)
 			})
 			// The plain interface: a nil *udpConn in it would not be nil.
-			v4, v6, port, err := listenUDP(0, 0, udpOptions{offload: allOffloads})
+			v4, v6, port, err := listenUDP(0, 0, udpOptions{offload: allOffloads, budget: testBudget})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -392,7 +392,7 @@ func TestUDPKernelWithoutAFamily(t *testing.T) {
 		}
 	}
 	socketDouble(t, func(int, int, int) (int, error) { return -1, unix.EAFNOSUPPORT })
-	if v4, v6, port, err := listenUDP(0, 0, udpOptions{offload: allOffloads}); err != unix.EAFNOSUPPORT || v4 != nil || v6 != nil || port != 0 {
+	if v4, v6, port, err := listenUDP(0, 0, udpOptions{offload: allOffloads, budget: testBudget}); err != unix.EAFNOSUPPORT || v4 != nil || v6 != nil || port != 0 {
 		t.Errorf("without both: %v, %v, %d, %v", v4, v6, port, err)
 	}
 }
@@ -407,7 +407,7 @@ func TestUDPAnyOtherErrorClosesAll(t *testing.T) {
 		four = fd
 		return fd, err
 	})
-	v4, v6, port, err := listenUDP(0, 0, udpOptions{offload: allOffloads})
+	v4, v6, port, err := listenUDP(0, 0, udpOptions{offload: allOffloads, budget: testBudget})
 	if err != unix.EMFILE || v4 != nil || v6 != nil || port != 0 {
 		t.Errorf("got %v, %v, %d, %v", v4, v6, port, err)
 	}
@@ -424,15 +424,15 @@ func TestUDPPortInUse(t *testing.T) {
 	if v4.port() != port || v6.port() != port {
 		t.Errorf("ports %d and %d, want both %d", v4.port(), v6.port(), port)
 	}
-	if _, _, _, err := listenUDP(port, 0, udpOptions{offload: allOffloads}); err != unix.EADDRINUSE {
+	if _, _, _, err := listenUDP(port, 0, udpOptions{offload: allOffloads, budget: testBudget}); err != unix.EADDRINUSE {
 		t.Errorf("both in use: %v", err)
 	}
 	v4.close()
-	if _, _, _, err := listenUDP(port, 0, udpOptions{offload: allOffloads}); err != unix.EADDRINUSE {
+	if _, _, _, err := listenUDP(port, 0, udpOptions{offload: allOffloads, budget: testBudget}); err != unix.EADDRINUSE {
 		t.Errorf("IPv6 in use: %v", err)
 	}
 	v6.close()
-	if v4, v6, got, err := listenUDP(port, 0, udpOptions{offload: allOffloads}); err != nil || got != port {
+	if v4, v6, got, err := listenUDP(port, 0, udpOptions{offload: allOffloads, budget: testBudget}); err != nil || got != port {
 		t.Errorf("the port is still held: %d, %v", got, err)
 	} else {
 		v4.close()
@@ -532,7 +532,7 @@ func (h *host) listen(port uint16) (v4, v6 *udpConn) {
 	h.t.Helper()
 	var err error
 	var four, six conn
-	h.do(func() { four, six, _, err = listenUDP(port, 0, udpOptions{offload: allOffloads}) })
+	h.do(func() { four, six, _, err = listenUDP(port, 0, udpOptions{offload: allOffloads, budget: testBudget}) })
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -973,7 +973,9 @@ func TestUDPMark(t *testing.T) {
 	we, _ := twoHosts(t)
 	var v4, v6 conn
 	var err error
-	we.do(func() { v4, v6, _, err = listenUDP(0, 0xca6c0001, udpOptions{offload: allOffloads}) })
+	we.do(func() {
+		v4, v6, _, err = listenUDP(0, 0xca6c0001, udpOptions{offload: allOffloads, budget: testBudget})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

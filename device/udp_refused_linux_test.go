@@ -326,7 +326,7 @@ func TestUDPOlderKernels(t *testing.T) {
 			var buf []byte
 			var segs []segment
 			err := seccomp.Do(tt.rules, func() {
-				o := udpOptions{offload: allOffloads, log: NewLogger(book, "udp", LogVerbose)}
+				o := udpOptions{offload: allOffloads, log: NewLogger(book, "udp", LogVerbose), budget: testBudget}
 				a, err := openUDP(v6, 0, 0, o)
 				if err != nil {
 					if noSuchFamily(err) {
@@ -519,7 +519,7 @@ func TestUDPOverPPP(t *testing.T) {
 // The look-up does not keep a socket, nor its goroutine, from ending.
 func TestUDPCloseWhileLookingUp(t *testing.T) {
 	for range 50 {
-		c, err := openUDP(false, 0, 0, udpOptions{offload: OffloadGSO})
+		c, err := openUDP(false, 0, 0, udpOptions{offload: OffloadGSO, budget: testBudget})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -601,7 +601,9 @@ func FuzzUDPControl(f *testing.F) {
 func TestUDPReaderMemory(t *testing.T) {
 	const size = 64 << 10
 	a, _, _ := listenT(t, 0, 0)
-	b, err := openUDP(false, 0, 0, udpOptions{offload: OffloadMmsg, arena: size})
+	small := testBudget
+	small.Arena = size
+	b, err := openUDP(false, 0, 0, udpOptions{offload: OffloadMmsg, budget: small})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,9 @@ func (h *host) real(t *testing.T, private noise.PrivateKey, inner string) *Devic
 		t.Fatal(err)
 	}
 	d.listen = func(port uint16, mark uint32, off Offload) (v4, v6 conn, actual uint16, err error) {
-		h.do(func() { v4, v6, actual, err = listenUDP(port, mark, udpOptions{offload: off, log: d.log}) })
+		h.do(func() {
+			v4, v6, actual, err = listenUDP(port, mark, udpOptions{offload: off, log: d.log, budget: d.budget})
+		})
 		return
 	}
 	d.start()

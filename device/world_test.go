@@ -143,7 +143,7 @@ func (w *world) node(n byte) *node {
 		x.private[i] = n + byte(i)*7
 	}
 	x.private.Clamp()
-	d := newDevice(Options{Tun: x.tun, Log: NewLogger(w.t.Output(), x.tun.Name(), LogVerbose)})
+	d := newDevice(Options{Tun: x.tun, Budget: testBudget, Log: NewLogger(w.t.Output(), x.tun.Name(), LogVerbose)})
 	d.clock = newFakeClock()
 	d.jitter = func() time.Duration { return 0 }
 	d.listen = func(port uint16, mark uint32, _ Offload) (v4, v6 conn, actual uint16, err error) {
