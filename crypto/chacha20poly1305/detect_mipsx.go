@@ -69,8 +69,5 @@ func formsFor(level string) (ids []uint8) {
 	case strings.HasPrefix(level, "mips") && strings.Contains(level, "r"):
 		ids = append(ids, mips32r2)
 	}
-	if haveR1 {
-		ids = append(ids, mips32r1)
-	}
-	return ids
+	return append(ids, mips32r1)
 }

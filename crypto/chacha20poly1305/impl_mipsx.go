@@ -17,9 +17,6 @@ var implementations = [...]string{generic: "generic", mips32r1: "mips32r1", mips
 //go:noescape
 func chacha20MIPS(m *poly1305x32, dst, src *byte, n int, key *[8]uint32, iv *[4]uint32, r1only bool)
 
-//go:noescape
-func poly1305MIPS(m *poly1305x32, tag *[tagSize]byte, ad *byte, adLen int, p *byte, n int, r1only bool)
-
 func seal(dst, plaintext, ad []byte, key *[8]uint32, iv *[4]uint32) {
 	if active == generic {
 		sealByParts(dst, plaintext, ad, key, iv)
@@ -30,7 +27,7 @@ func seal(dst, plaintext, ad []byte, key *[8]uint32, iv *[4]uint32) {
 	r1only := active == mips32r1
 	var m poly1305
 	chacha20MIPS(&m, &dst[0], unsafe.SliceData(plaintext), n, key, iv, r1only)
-	poly1305MIPS(&m, tag, unsafe.SliceData(ad), len(ad), &dst[0], n, r1only)
+	m.aeadMIPS(tag, ad, dst[:n], r1only)
 }
 
 func open(dst, ciphertext, ad []byte, key *[8]uint32, iv *[4]uint32) bool {
@@ -49,7 +46,7 @@ func open(dst, ciphertext, ad []byte, key *[8]uint32, iv *[4]uint32) bool {
 	var m poly1305
 	var tag [tagSize]byte
 	chacha20MIPS(&m, out, in, 0, key, iv, r1only)
-	poly1305MIPS(&m, &tag, unsafe.SliceData(ad), len(ad), in, n, r1only)
+	m.aeadMIPS(&tag, ad, ciphertext[:n], r1only)
 	if subtle.ConstantTimeCompare(tag[:], ciphertext[n:]) == 0 {
 		return false
 	}
@@ -78,7 +75,7 @@ func (m *poly1305) blocks(p []byte, hibit uint32) {
 		m.blocksGeneric(p, hibit)
 		return
 	}
-	poly1305MIPS(m, nil, nil, 0, unsafe.SliceData(p), len(p), active == mips32r1)
+	m.blocksMIPS(p, active == mips32r1)
 }
 
 func (m *poly1305) aead(tag *[tagSize]byte, ad, ciphertext []byte) {
@@ -86,5 +83,5 @@ func (m *poly1305) aead(tag *[tagSize]byte, ad, ciphertext []byte) {
 		m.aeadByBlocks(tag, ad, ciphertext)
 		return
 	}
-	poly1305MIPS(m, tag, unsafe.SliceData(ad), len(ad), unsafe.SliceData(ciphertext), len(ciphertext), active == mips32r1)
+	m.aeadMIPS(tag, ad, ciphertext, active == mips32r1)
 }

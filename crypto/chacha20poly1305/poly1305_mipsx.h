@@ -153,23 +153,28 @@
 	MOVW HI, CARRY
 #define BLOCK_LEN	58
 
-// START takes over m, whose address is in K, and clamps r.
-#define START \
-	MOVW 0(K), D0; \
-	MOVW 4(K), D1; \
-	MOVW 8(K), D2; \
-	MOVW 12(K), D3; \
-	MOVW 16(K), TOP; \
-	MOVW 20(K), r0; \
-	MOVW 24(K), r1; \
-	MOVW 28(K), r2; \
-	MOVW 32(K), r3; \
+// START takes over m, at base; then CLAMP clamps r, unless that has been
+// done, and MULTIPLES makes s of it.
+#define START(base) \
+	MOVW 0(base), D0; \
+	MOVW 4(base), D1; \
+	MOVW 8(base), D2; \
+	MOVW 12(base), D3; \
+	MOVW 16(base), TOP; \
+	MOVW 20(base), r0; \
+	MOVW 24(base), r1; \
+	MOVW 28(base), r2; \
+	MOVW 32(base), r3
+
+#define CLAMP \
 	MOVW $0x0ffffffc, CARRY; \
 	OR   $3, CARRY, K; \
 	AND  K, r0; \
 	AND  CARRY, r1; \
 	AND  CARRY, r2; \
-	AND  CARRY, r3; \
+	AND  CARRY, r3
+
+#define MULTIPLES \
 	MOVW R0, CARRY; \
 	MOVW $1, ONE; \
 	SRL  $2, r1, s1; \

@@ -80,7 +80,9 @@
 // func poly1305MIPS(m *poly1305x32, tag *[16]byte, ad *byte, adLen int, p *byte, n int, r1only bool)
 TEXT ·poly1305MIPS(SB), NOSPLIT, $20-25
 	MOVW m+0(FP), K
-	START
+	START(K)
+	CLAMP
+	MULTIPLES
 	MOVW tag+4(FP), K
 	BEQ  K, R0, text
 	MOVW $2, K

@@ -1,136 +1,91 @@
-// Poly1305 for 32-bit MIPS, both endians, in little text: one call makes the tag of an AEAD
-// message, padding and lengths included.
+// Poly1305 for 32-bit MIPS, both endians, in little text: whole blocks.
 //
-// ISA:     MIPS32r2 (WSBH, ROTR).
-// Reads:   ad, p and tag any alignment: whole blocks by LW if they are 4-byte
-//          aligned, all else by LWL/LWR and bytes; m 4-byte aligned.
-// Spec:    RFC 8439 §2.5, §2.8.
+// ISA:     MIPS32r2 (WSBH, ROTR) or, if r1only, MIPS32 alone.
+// Reads:   p at any alignment, by LWL and LWR; m 4-byte aligned.
+// Spec:    RFC 8439 §2.5.
 // Time:    constant; no branch or address depends on data.
-// Tested:  qemu-mips and qemu-mipsel -cpu 24Kc, 74Kf, 4Kc (make qemu-test).
+// Tested:  qemu-mips and qemu-mipsel -cpu 24Kc, 4Kc (make qemu-test).
 //
 // Go reserves R23 (assembler temporary: free where no constant or offset is
 // large), R28 (SB), R29 (SP), R30 (g), R31 (LR).
 
 //go:build (mips || mipsle) && !purego && wgd_small
 
+// BLOCK_START sets H to the block at P. The branches over the other release's form
+// are numbers, so that their delay slots do work. (In front of the header: the
+// assembler expands macros even in what #else skips.)
+#ifdef GOARCH_mips
+#define ORDER_START \
+	MOVBU r1only+12(FP), R1ONLY; \
+	MOVW $0x00ff00ff, MASK
+#define SWAP1(x) \
+	SRL $8, x, K; \
+	AND MASK, x; \
+	AND MASK, K; \
+	SLL $8, x; \
+	OR  K, x; \
+	SRL $16, x, K; \
+	SLL $16, x
+#define BLOCK_START \
+	UNALIGNED_LOAD(0, P, H0); \
+	UNALIGNED_LOAD(4, P, H1); \
+	UNALIGNED_LOAD(8, P, H2); \
+	MOVWL 12(P), H3; \
+	WORD $0x12c00022; /* BEQ R1ONLY, R0, to SWAP2 */ \
+	MOVWR 15(P), H3; \
+	SWAP1(H0); \
+	OR K, H0; \
+	SWAP1(H1); \
+	OR K, H1; \
+	SWAP1(H2); \
+	OR K, H2; \
+	SWAP1(H3); \
+	WORD $0x10000009; /* behind SWAP2 */ \
+	OR K, H3; \
+	SWAP2(H0); \
+	SWAP2(H1); \
+	SWAP2(H2); \
+	SWAP2(H3)
+#define BLOCK_START_LEN	50
+#else
+#define ORDER_START
+#define BLOCK_START \
+	UNALIGNED_LOAD(0, P, H0); \
+	UNALIGNED_LOAD(4, P, H1); \
+	UNALIGNED_LOAD(8, P, H2); \
+	UNALIGNED_LOAD(12, P, H3)
+#define BLOCK_START_LEN	8
+#endif
+
 #include "textflag.h"
 #include "poly1305_mipsx.h"
 
-// The frame: a block put together, and what is being read: 2, additional data;
-// 1, text; 0, lengths, or text without a tag.
-#define BUFFER		block-20(SP)
-#define SECTION		section-4(SP)
+#define R1ONLY	R22
+#define M	R24
 
-// func poly1305MIPS(m *poly1305x32, tag *[16]byte, ad *byte, adLen int, p *byte, n int, r1only bool)
-TEXT ·poly1305MIPS(SB), NOSPLIT, $20-25
-	MOVW m+0(FP), K
-	START
-	MOVW tag+4(FP), K
-	BEQ  K, R0, text
-	MOVW $2, K
-	MOVW ad+8(FP), NEXT
-	MOVW adLen+12(FP), LEFT
-	JMP  section
-text:
-	MOVW p+16(FP), NEXT
-	MOVW n+20(FP), LEFT
+// func poly1305MIPS(m *poly1305x32, p *byte, n int, r1only bool)
+//
+// r is clamped, n > 0 a multiple of 16.
+TEXT ·poly1305MIPS(SB), NOSPLIT, $0-13
+	MOVW m+0(FP), M
+	START(M)
+	MULTIPLES
+	MOVW p+4(FP), P
+	MOVW n+8(FP), END
+	ADDU P, END
+	ADDU $-16, END
+	ORDER_START
 
-section:
-	MOVW K, SECTION
-	AND  $3, NEXT, K
-	BNE  K, R0, rest
-	SRL  $4, LEFT, K
-	BEQ  K, R0, rest
-	SLL  $4, K
-	MOVW NEXT, P
-	ADDU K, NEXT
-	AND  $15, LEFT
-	ADDU $-16, NEXT, END
-	JMP  run
-
-// The rest of a section is put together block by block.
-rest:
-	BEQ  LEFT, R0, end
-#define TAKE	H0
-#define TO	H1
-#define LIMIT	H2
-#define X	H3
-	MOVW $BUFFER, P
-	MOVW P, END
-	MOVW P, TO
-	MOVW R0, 0(P)
-	MOVW R0, 4(P)
-	MOVW R0, 8(P)
-	MOVW R0, 12(P)
-	MOVW $16, TAKE
-	SUBU TAKE, LEFT
-	BGEZ LEFT, take
-	ADDU LEFT, TAKE
-	MOVW R0, LEFT
-take:
-	SRL  $2, TAKE, LIMIT
-	SLL  $2, LIMIT
-	ADDU P, LIMIT
-	BEQ  TO, LIMIT, bytes
-word:
-	UNALIGNED_LOAD(0, NEXT, X)
-	ADDU $4, NEXT
-	MOVW X, (TO)
-	ADDU $4, TO
-	BNE  TO, LIMIT, word
-bytes:
-	AND  $3, TAKE
-	BEQ  TAKE, R0, run
-byte:
-	MOVBU (NEXT), X
-	ADDU $-1, TAKE
-	MOVB X, (TO)
-	ADDU $1, NEXT
-	ADDU $1, TO
-	BNE  TAKE, R0, byte
-
-run:
-blocks2:
-	LOAD2
-lengths:
+blocks:
+	BLOCK_START
 	BLOCK
-	LOOP(LOAD2_LEN+BLOCK_LEN+1)
+	LOOP(BLOCK_START_LEN+BLOCK_LEN+1)
 	ADDU $16, P // in the delay slot
-	JMP  rest
 
-end:
-	MOVW SECTION, K
-	BEQ  K, R0, finish
-	ADDU $-1, K
-	BNE  K, R0, text
-	MOVW K, SECTION
-	MOVW adLen+12(FP), H0
-	MOVW R0, H1
-	MOVW n+20(FP), H2
-	MOVW R0, H3
-	MOVW END, P
-	JMP  lengths
-
-finish:
 	END_BLOCKS
-	MOVW tag+4(FP), P
-	MOVW m+0(FP), K
-	BNE  P, R0, sum
-	MOVW D0, 0(K)
-	MOVW D1, 4(K)
-	MOVW D2, 8(K)
-	MOVW D3, 12(K)
-	MOVW H4, 16(K)
-	RET
-
-sum:
-	SUM
-	SWAP2(D0)
-	SWAP2(D1)
-	SWAP2(D2)
-	SWAP2(D3)
-	UNALIGNED_STORE(D0, 0, P)
-	UNALIGNED_STORE(D1, 4, P)
-	UNALIGNED_STORE(D2, 8, P)
-	UNALIGNED_STORE(D3, 12, P)
+	MOVW D0, 0(M)
+	MOVW D1, 4(M)
+	MOVW D2, 8(M)
+	MOVW D3, 12(M)
+	MOVW H4, 16(M)
 	RET
