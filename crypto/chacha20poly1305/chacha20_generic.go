@@ -3,11 +3,21 @@ package chacha20poly1305
 import (
 	"encoding/binary"
 	"math/bits"
+	"runtime"
 	"unsafe"
 )
 
 // wordAligned tells whether p starts at a multiple of 4.
 func wordAligned(p []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(p)))%4 == 0 }
+
+// leWord turns a word as the CPU reads it into the number that its bytes are, least
+// significant first, and back.
+func leWord(x uint32) uint32 {
+	if runtime.GOARCH == "mips" { // the one big-endian CPU with wordFetch
+		return bits.ReverseBytes32(x)
+	}
+	return x
+}
 
 // xorBlocksGeneric is xorBlocks in Go alone, and the oracle for the others. It
 // uses no integer wider than 32 bits and leaves no copy of the key in memory:
@@ -101,22 +111,22 @@ func xorBlocksGeneric(dst, src []byte, key *[8]uint32, iv *[4]uint32) {
 
 		if wordFetch && wordAligned(dst) && wordAligned(src) {
 			s, d := (*[blockSize / 4]uint32)(unsafe.Pointer(unsafe.SliceData(src))), (*[blockSize / 4]uint32)(unsafe.Pointer(unsafe.SliceData(dst)))
-			d[0] = s[0] ^ (x0 + sigma0)
-			d[1] = s[1] ^ (x1 + sigma1)
-			d[2] = s[2] ^ (x2 + sigma2)
-			d[3] = s[3] ^ (x3 + sigma3)
-			d[4] = s[4] ^ (x4 + key[0])
-			d[5] = s[5] ^ (x5 + key[1])
-			d[6] = s[6] ^ (x6 + key[2])
-			d[7] = s[7] ^ (x7 + key[3])
-			d[8] = s[8] ^ (x8 + key[4])
-			d[9] = s[9] ^ (x9 + key[5])
-			d[10] = s[10] ^ (x10 + key[6])
-			d[11] = s[11] ^ (x11 + key[7])
-			d[12] = s[12] ^ (x12 + iv0)
-			d[13] = s[13] ^ (x13 + iv1)
-			d[14] = s[14] ^ (x14 + iv2)
-			d[15] = s[15] ^ (x15 + iv3)
+			d[0] = s[0] ^ leWord(x0+sigma0)
+			d[1] = s[1] ^ leWord(x1+sigma1)
+			d[2] = s[2] ^ leWord(x2+sigma2)
+			d[3] = s[3] ^ leWord(x3+sigma3)
+			d[4] = s[4] ^ leWord(x4+key[0])
+			d[5] = s[5] ^ leWord(x5+key[1])
+			d[6] = s[6] ^ leWord(x6+key[2])
+			d[7] = s[7] ^ leWord(x7+key[3])
+			d[8] = s[8] ^ leWord(x8+key[4])
+			d[9] = s[9] ^ leWord(x9+key[5])
+			d[10] = s[10] ^ leWord(x10+key[6])
+			d[11] = s[11] ^ leWord(x11+key[7])
+			d[12] = s[12] ^ leWord(x12+iv0)
+			d[13] = s[13] ^ leWord(x13+iv1)
+			d[14] = s[14] ^ leWord(x14+iv2)
+			d[15] = s[15] ^ leWord(x15+iv3)
 		} else {
 			s, d := (*[blockSize]byte)(src), (*[blockSize]byte)(dst)
 			binary.LittleEndian.PutUint32(d[0:], binary.LittleEndian.Uint32(s[0:])^(x0+sigma0))

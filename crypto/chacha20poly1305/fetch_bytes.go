@@ -1,8 +1,7 @@
-//go:build !(arm || mipsle)
+//go:build !(arm || mips || mipsle) || wgd_small
 
 package chacha20poly1305
 
-// wordFetch is no gain here. On big-endian MIPS a word would have to be swapped:
-// 52.0 instructions a byte for 53.1, for 330 bytes of text. On the others
-// binary.LittleEndian is one access, aligned or not.
+// wordFetch has nothing to gain where CPUs have unaligned accesses, for there
+// binary.LittleEndian is one; or is not worth its text, with wgd_small.
 const wordFetch = false

@@ -54,7 +54,7 @@ func (m *poly1305x32) blocksGeneric(p []byte, hibit uint32) {
 		var b0, b1, b2, b3 uint32
 		if wordFetch && wordAligned(p) {
 			b := (*[4]uint32)(unsafe.Pointer(unsafe.SliceData(p)))
-			b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
+			b0, b1, b2, b3 = leWord(b[0]), leWord(b[1]), leWord(b[2]), leWord(b[3])
 		} else {
 			b0, b1 = binary.LittleEndian.Uint32(p[0:4]), binary.LittleEndian.Uint32(p[4:8])
 			b2, b3 = binary.LittleEndian.Uint32(p[8:12]), binary.LittleEndian.Uint32(p[12:16])
