@@ -240,7 +240,7 @@ static int check(int tcp, int port)
 		setsockopt(s, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
 		receive_timeout(s, 15);
 		while ((n = recv(s, buf, sizeof buf, 0)) >= 0) {
-			receive_timeout(s, 2);
+			receive_timeout(s, 1);
 			uint32_t number = 0;
 			memcpy(&number, buf, 4);
 			datagram(want, number, n < 8 ? 8 : n);

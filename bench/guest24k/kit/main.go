@@ -432,7 +432,7 @@ func (t *testbed) compare(to4, to6 netip.Addr) {
 		for name, segment := range map[string]string{"_udp": "0", "_gso": "1000"} {
 			const count = 300
 			_, r := receiver(w.to, "check", "udp", port)
-			tx := sender(w.from, "fill", "udp", w.addr.String(), port, strconv.Itoa(count), "100", segment)
+			tx := sender(w.from, "fill", "udp", w.addr.String(), port, strconv.Itoa(count), "200", segment)
 			rx := r()
 			good := rx.Bad == 0 && rx.Calls >= count*99/100
 			checks[w.name+name] = map[string]any{"ok": good, "received": rx.Calls, "of": count, "bad": rx.Bad, "segmented": tx.Segmented}
