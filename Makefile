@@ -26,7 +26,7 @@ env_mipsle = GOARCH=mipsle GOMIPS=softfloat
 # Packages without namespaces; of them, those that need no kernel that qemu-user
 # cannot give.
 UNITS  = $(shell $(GO) list ./... | grep -v '/test$$')
-CRYPTO = ./crypto/chacha20poly1305 ./crypto/curve25519
+CRYPTO = ./crypto/chacha20poly1305 ./crypto/curve25519 ./crypto/blake2s
 QEMU   = $(CRYPTO) ./noise ./conf
 
 qemu_amd64  = qemu-x86_64-static
@@ -97,6 +97,7 @@ qemu-test:
 	$(GO) test -tags wgd_small -short $(CRYPTO) ./noise
 	$(call on,mips,24Kc) -tags purego -short $(CRYPTO)
 	$(call on,mips,24Kc) -tags wgd_small -short $(CRYPTO) ./noise
+	$(call on,mips,4Kc) -tags wgd_small -short $(CRYPTO)
 	$(call on,mipsle,24Kc) -tags wgd_small -short $(CRYPTO)
 
 # BENCH_ARGS adds to what bench/tunnel-bench and bench/24k are told and may overrule it:
@@ -135,6 +136,7 @@ bench-crypto:
 	@test/deps bench-crypto
 	$(GO) run ./crypto/chacha20poly1305/bench/run
 	$(GO) run ./crypto/curve25519/bench/run
+	$(GO) run ./noise/bench/run
 
 interop-test: kernel
 	$(GO) test -count=1 -parallel 4 -timeout 20m ./test

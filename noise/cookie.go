@@ -7,8 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/crypto/blake2s"
-
+	"wgd/crypto/blake2s"
 	"wgd/crypto/chacha20poly1305"
 )
 
@@ -35,17 +34,7 @@ func splitMACs(msg []byte) (alpha, mac1, beta, mac2 []byte) {
 }
 
 // mac is keyed BLAKE2s with 16 bytes of output: MAC of §5.4.
-func mac(key []byte, parts ...[]byte) (sum [macSize]byte) {
-	h, err := blake2s.New128(key)
-	if err != nil {
-		panic(err) // our keys are 16 or 32 bytes
-	}
-	for _, p := range parts {
-		h.Write(p)
-	}
-	h.Sum(sum[:0])
-	return sum
-}
+func mac(key []byte, parts ...[]byte) [macSize]byte { return blake2s.MAC128(key, parts...) }
 
 // mac1Key and cookieKey are public: anyone who knows the receiver's public key has
 // them, and nobody else may be answered, §5.3.

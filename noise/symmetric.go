@@ -1,8 +1,7 @@
 package noise
 
 import (
-	"golang.org/x/crypto/blake2s"
-
+	"wgd/crypto/blake2s"
 	"wgd/crypto/chacha20poly1305"
 )
 

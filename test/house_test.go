@@ -17,7 +17,10 @@ func TestImports(t *testing.T) {
 		"wgd/cmd/wgd":                 {"wgd/device", "wgd/uapi", "wgd/conf", "wgd/netcfg", "wgd/tun", "wgd/noise", "wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519"},
 		"wgd/uapi":                    {"wgd/conf"},
 		"wgd/device":                  {"wgd/noise", "wgd/tun", "wgd/conf", "wgd/internal/rtnl"},
-		"wgd/noise":                   {"wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519"},
+		"wgd/noise":                   {"wgd/crypto/blake2s", "wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519"},
+		"wgd/noise/bench/guest":       {"wgd/noise"},
+		"wgd/noise/bench/run":         nil,
+		"wgd/crypto/blake2s":          nil,
 		"wgd/crypto/chacha20poly1305": nil,
 		"wgd/crypto/chacha20poly1305/bench/guest": {"wgd/crypto/chacha20poly1305"},
 		"wgd/crypto/chacha20poly1305/bench/run":   nil,
@@ -110,7 +113,7 @@ func sizes(t *testing.T) (all []size) {
 		all = append(all, size{target.name, info.Size()})
 	}
 	for _, target := range targets(t) {
-		for _, pkg := range []string{"chacha20poly1305", "curve25519"} {
+		for _, pkg := range []string{"chacha20poly1305", "curve25519", "blake2s"} {
 			fast := target.assembly(t, "", "wgd/crypto/"+pkg)
 			if fast != 0 {
 				all = append(all, size{target.name + "/" + pkg, fast})
