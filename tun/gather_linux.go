@@ -17,6 +17,7 @@ import (
 type gatherer struct {
 	write    func(iov []unix.Iovec) syscall.Errno // hands over what starts with a vnet header
 	tcp, udp bool                                 // whose packets are gathered
+	big      bool                                 // vnet headers are big-endian
 
 	n    int           // runs that are open
 	runs [maxRuns]*run // the open ones first, in the order in which they began
@@ -55,8 +56,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the kernel does not take %s (%v)", e.What, e.Errno)
 }
 
-func newGatherer(tcp, udp bool, write func([]unix.Iovec) syscall.Errno) *gatherer {
-	g := &gatherer{write: write, tcp: tcp, udp: udp}
+func newGatherer(tcp, udp, big bool, write func([]unix.Iovec) syscall.Errno) *gatherer {
+	g := &gatherer{write: write, tcp: tcp, udp: udp, big: big}
 	runs := make([]run, maxRuns)
 	for i := range runs {
 		g.runs[i] = &runs[i]
@@ -287,7 +288,7 @@ func (g *gatherer) close(r *run) {
 		case r.ip == ipv6Size:
 			h.kind = vnetTCP6
 		}
-		h.put(unsafe.Slice(r.iov[0].Base, vnetSize))
+		h.put(unsafe.Slice(r.iov[0].Base, vnetSize), g.big)
 		if errno := g.write(r.iov[:r.n]); errno != 0 {
 			g.refused(r, errno)
 		}

@@ -33,6 +33,7 @@ type Kernel struct {
 	empty atomic.Bool // the last TryRead found nothing
 	gone  atomic.Bool // a TryRead found no interface
 	vnet  bool        // each packet has a vnet header, on both ways
+	big   bool        // it is big-endian
 
 	writing sync.Mutex  // around the system call alone, against Close
 	gather  *gatherer   // owned by Gather; nil: packets are written one by one
@@ -184,8 +185,9 @@ func newKernel(fd int, off Offload) (*Kernel, error) {
 		return nil, fmt.Errorf("%s: TUN flags %#x, need IFF_TUN and IFF_NO_PI", ifr.Name(), got)
 	}
 	vnet := ifr.Uint16()&unix.IFF_VNET_HDR != 0
+	big := false
 	if vnet {
-		if err := setVnet(fd); err != nil {
+		if big, err = setVnet(fd); err != nil {
 			unix.Close(fd)
 			return nil, fmt.Errorf("%s: %w: %w", ifr.Name(), errNoVnet, err)
 		}
@@ -194,11 +196,11 @@ func newKernel(fd int, off Offload) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernel{file: dev.File(), fd: fd, vnet: vnet, stop: make(chan struct{})}
+	k := &Kernel{file: dev.File(), fd: fd, vnet: vnet, big: big, stop: make(chan struct{})}
 	if vnet {
 		setOffload(fd, off)
 		if off&Vnet != 0 {
-			k.gather = newGatherer(true, off&UGRO != 0, k.writev)
+			k.gather = newGatherer(true, off&UGRO != 0, big, k.writev)
 		}
 	}
 	k.takeIt = func(uintptr) { k.turn() }
@@ -278,7 +280,7 @@ func (k *Kernel) TryRead(s *Super) (bool, error) {
 			if !k.vnet {
 				s.set(int(n))
 			} else {
-				s.setVnet(max(int(n)-vnetSize, 0))
+				s.setVnet(max(int(n)-vnetSize, 0), k.big)
 			}
 			return true, nil
 		case unix.EAGAIN:

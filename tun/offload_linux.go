@@ -16,19 +16,22 @@ var errNoVnet = errors.New("no use of IFF_VNET_HDR")
 // gives up if that is refused. Linux 2.6.27 has it all.
 const tunTCP = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6
 
-// setVnet makes sure of the form of the vnet headers.
-func setVnet(fd int) error {
+// setVnet makes sure of the form of the vnet headers, and returns whether they are
+// big-endian.
+func setVnet(fd int) (big bool, err error) {
 	// A persistent TUN, or one that we are handed, may have another.
 	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETVNETHDRSZ, vnetSize); err != nil {
 		// Before Linux 2.6.38 there is but one.
 		if n, err2 := unix.IoctlGetInt(fd, unix.TUNGETVNETHDRSZ); err2 == nil && n != vnetSize {
-			return fmt.Errorf("header of %d bytes: %w", n, err)
+			return false, fmt.Errorf("header of %d bytes: %w", n, err)
 		}
 	}
-	// The order of the machine; where the kernel does not know other orders, these fail.
-	unix.IoctlSetPointerInt(fd, unix.TUNSETVNETLE, 0)
-	unix.IoctlSetPointerInt(fd, unix.TUNSETVNETBE, 0)
-	return unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, tunTCP)
+	// One order for all, rather than the machine's, lets an emulated daemon of another
+	// order have the same headers.
+	if unix.IoctlSetPointerInt(fd, unix.TUNSETVNETLE, 1) != nil {
+		big = !littleEndian
+	}
+	return big, unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, tunTCP)
 }
 
 // setOffload says what may be read beyond whole packets.

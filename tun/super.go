@@ -47,10 +47,10 @@ func (s *Super) Set(packet []byte) { s.set(copy(s.buf[Headroom:Headroom+maxPacke
 // set makes s the packet of n bytes that is in its buffer.
 func (s *Super) set(n int) { s.pos, s.end, s.headers = Headroom, Headroom+n, 0 }
 
-// setVnet makes s what is in its buffer: n bytes with the vnet header in front. What
-// does not add up is nothing, as if it had been lost.
-func (s *Super) setVnet(n int) {
-	h := parseVnet(s.buf[Headroom-vnetSize:])
+// setVnet makes s what is in its buffer: n bytes with the vnet header, in big-endian
+// order or not, in front. What does not add up is nothing, as if it had been lost.
+func (s *Super) setVnet(n int, big bool) {
+	h := parseVnet(s.buf[Headroom-vnetSize:], big)
 	p := s.buf[Headroom : Headroom+n]
 	s.set(0)
 	if h.kind != vnetNone {

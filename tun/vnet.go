@@ -1,6 +1,9 @@
 package tun
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // vnetSize is the size of struct virtio_net_hdr, include/uapi/linux/virtio_net.h, with
 // which the kernel says in front of a packet what is still to be done to it:
@@ -29,23 +32,35 @@ type vnetHeader struct {
 	start, checkAt uint16 // the checksum is over the packet from start on, its field at start+checkAt
 }
 
-// The numbers are in the order of the machine: the header is older than virtio 1.0, and
-// the kernel keeps to that unless told otherwise (TUNSETVNETLE, Linux 4.0).
+// The numbers are little-endian, where the kernel can be told so. It cannot before Linux
+// 4.0; they are big-endian then if the machine is.
 
-func parseVnet(b []byte) vnetHeader {
+func parseVnet(b []byte, big bool) vnetHeader {
+	le := binary.LittleEndian
 	b = b[:vnetSize]
-	order := binary.NativeEndian
-	return vnetHeader{b[0], b[1], order.Uint16(b[2:]), order.Uint16(b[4:]), order.Uint16(b[6:]), order.Uint16(b[8:])}
+	h := vnetHeader{b[0], b[1], le.Uint16(b[2:]), le.Uint16(b[4:]), le.Uint16(b[6:]), le.Uint16(b[8:])}
+	if big {
+		h = h.swapped()
+	}
+	return h
 }
 
-func (h vnetHeader) put(b []byte) {
+func (h vnetHeader) put(b []byte, big bool) {
+	if big {
+		h = h.swapped()
+	}
+	le := binary.LittleEndian
 	b = b[:vnetSize]
-	order := binary.NativeEndian
 	b[0], b[1] = h.flags, h.kind
-	order.PutUint16(b[2:], h.headerLen)
-	order.PutUint16(b[4:], h.size)
-	order.PutUint16(b[6:], h.start)
-	order.PutUint16(b[8:], h.checkAt)
+	le.PutUint16(b[2:], h.headerLen)
+	le.PutUint16(b[4:], h.size)
+	le.PutUint16(b[6:], h.start)
+	le.PutUint16(b[8:], h.checkAt)
+}
+
+func (h vnetHeader) swapped() vnetHeader {
+	swap := bits.ReverseBytes16
+	return vnetHeader{h.flags, h.kind, swap(h.headerLen), swap(h.size), swap(h.start), swap(h.checkAt)}
 }
 
 // Offsets and bits of inner headers: RFC 791, 8200, 9293, 768.
