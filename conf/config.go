@@ -32,6 +32,10 @@ type Interface struct {
 	PreDown    []string
 	PostDown   []string
 	SaveConfig bool
+
+	// Of wgd alone.
+	Memory  int64  // bytes of the machine that budgets are made for; 0 is what it has
+	Offload string // kernel features that may be tried, between commas; "" is all
 }
 
 // A Peer is one [Peer] section.
@@ -166,6 +170,12 @@ func (c *Config) Append(dst []byte) []byte {
 	}
 	if f.SaveConfig {
 		line("SaveConfig", "true")
+	}
+	if f.Memory != 0 {
+		number("Memory", uint64(f.Memory))
+	}
+	if f.Offload != "" {
+		line("Offload", f.Offload)
 	}
 	lines("PreUp", f.PreUp)
 	lines("PostUp", f.PostUp)

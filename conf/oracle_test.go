@@ -99,6 +99,8 @@ var oracle = []struct {
 		wg: "51820 off; 1.2.3.4:5 (none) off", why: "a typing error is likelier"},
 	{name: "Address key (wg-quick) in setconf", in: iface + "Address = 10.0.0.1/24\n", want: "51820 off",
 		wg: "error", why: "files of wg-quick are accepted as they are"},
+	{name: "Memory and Offload in setconf", in: iface + "Memory = 32M\nOffload = gso,gro\n", want: "51820 off",
+		wg: "error", why: "keys of ours"},
 	{name: "unknown key", in: iface + "Foo = 1\n", want: "f:4:1: Foo: unknown key (expected one of PrivateKey, "},
 	{name: "unknown section", in: iface + "[Foo]\n", want: "f:4:1: unknown section (expected [Interface] or [Peer])"},
 	{name: "key before section", in: "ListenPort = 1\n", want: "f:1:1: ListenPort: stands before the first section (expected [Interface] or [Peer] above it)"},
@@ -197,8 +199,8 @@ func TestOracle(t *testing.T) {
 			}
 		})
 	}
-	if len(oracle) != 59 {
-		t.Errorf("%d rows, want 59", len(oracle))
+	if len(oracle) != 60 {
+		t.Errorf("%d rows, want 60", len(oracle))
 	}
 }
 

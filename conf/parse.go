@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"os"
 	"strconv"
@@ -246,7 +247,7 @@ func (p *parser) line() error {
 
 func (p *parser) expectedKeys() string {
 	if p.section == interfaceSection {
-		return "PrivateKey, ListenPort, FwMark, Address, DNS, MTU, Table, PreUp, PostUp, PreDown, PostDown, SaveConfig"
+		return "PrivateKey, ListenPort, FwMark, Address, DNS, MTU, Table, PreUp, PostUp, PreDown, PostDown, SaveConfig, Memory, Offload"
 	}
 	return "PublicKey, PresharedKey, AllowedIPs, Endpoint, PersistentKeepalive"
 }
@@ -314,7 +315,7 @@ func (p *parser) endSection() error {
 func isInterfaceKey(lower string) bool {
 	switch lower {
 	case "privatekey", "listenport", "fwmark", "address", "dns", "mtu", "table", "saveconfig",
-		"preup", "postup", "predown", "postdown":
+		"memory", "offload", "preup", "postup", "predown", "postdown":
 		return true
 	}
 	return false
@@ -467,6 +468,20 @@ func (p *parser) interfaceKey(lower string, from, to int) error {
 		}
 		f.Table = text
 		return nil
+	case "memory":
+		n, err := ParseMemory(string(value))
+		if err != nil {
+			return p.fault(at, "%s (%w)", wrong(value), err)
+		}
+		f.Memory = n
+		return nil
+	case "offload":
+		// Which names there are is the device's affair.
+		f.Offload = strings.ToLower(string(value))
+		if strings.Trim(f.Offload, "abcdefghijklmnopqrstuvwxyz,") != "" || f.Offload == "" {
+			return p.fault(at, "%s (expected all, none, or names between commas)", wrong(value))
+		}
+		return nil
 	case "saveconfig":
 		switch strings.ToLower(string(value)) {
 		case "true":
@@ -479,6 +494,23 @@ func (p *parser) interfaceKey(lower string, from, to int) error {
 		return nil
 	}
 	panic("conf: key " + lower)
+}
+
+// minMemory is the least that a budget is made for: less than Linux runs on.
+const minMemory = 8 << 20
+
+var errMemory = errors.New("expected bytes, or a number and K, M or G, at least 8M")
+
+// ParseMemory reads an amount of memory: bytes, or a number and K, M or G.
+func ParseMemory(s string) (int64, error) {
+	digits := strings.TrimRight(s, "kKmMgG")
+	shift := map[string]int{"": 0, "K": 10, "M": 20, "G": 30}
+	by, ok := shift[strings.ToUpper(s[len(digits):])]
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if !ok || err != nil || n > math.MaxInt64>>by || n<<by < minMemory {
+		return 0, errMemory
+	}
+	return int64(n << by), nil
 }
 
 func (p *parser) peerKey(lower string, from, to int) error {

@@ -32,6 +32,8 @@ PreUp =
 PreDown = true
 PostDown = :
 SaveConfig = TRUE
+memory = 32 m
+Offload = GSO, gro
 
 [Peer]
 PublicKey = ` + testPeer + `
@@ -56,6 +58,8 @@ DNS = example.com
 MTU = 1420
 Table = off
 SaveConfig = true
+Memory = 33554432
+Offload = gso,gro
 PreDown = true
 PostDown = :
 FwMark = 0xca6c
@@ -92,6 +96,11 @@ func TestErrors(t *testing.T) {
 		{"MTU too small", iface + "MTU = 67\n", "f:2:7: MTU: 67: out of range (expected 68 to 65535 bytes)"},
 		{"table zero", iface + "Table = 0\n", "f:2:9: Table: 0: not a table (expected off, auto, or a routing table, 1 to 4294967295 or its name)"},
 		{"SaveConfig", iface + "SaveConfig = yes\n", "f:2:14: SaveConfig: yes: wrong value (expected true or false)"},
+		{"memory that is none", iface + "Memory = 32MB\n", "f:2:10: Memory: 32MB: wrong value (expected bytes, or a number and K, M or G, at least 8M)"},
+		{"no memory", iface + "Memory =\n", "f:2:9: Memory: no value (expected bytes, or a number and K, M or G, at least 8M)"},
+		{"no offloads", iface + "Offload =\n", "f:2:10: Offload: no value (expected all, none, or names between commas)"},
+		{"offloads that are no names", iface + "Offload = a b;c\n", "f:2:11: Offload: ab;c: wrong value (expected all, none, or names between commas)"},
+		{"memory of a peer", peer + "Memory = 32M\n", "f:3:1: Memory: does not belong in [Peer] (expected in [Interface])"},
 		{"no value", iface + "ListenPort =\n", "f:2:13: ListenPort: no value (expected 0 to 65535)"},
 		{"a host with a space character", peer + "Endpoint = a\u200bb:5\n", "f:3:13: Endpoint: character U+200B, which looks like a space or like nothing (expected a plain space)"},
 		{"a control character", iface + "MTU = 1\x0020\n", "f:2:8: MTU: control character U+0000 (expected text)"},
@@ -104,7 +113,7 @@ func TestErrors(t *testing.T) {
 		{"hexadecimal IPv4", peer + "Endpoint = 0x1020304:5\n", "f:3:12: Endpoint: 0x1020304:5: not an IPv4 address of four decimal numbers (expected 192.0.2.1:51820, [2001:db8::1]:51820 or name:51820)"},
 		{"three colons", peer + "Endpoint = [fd99:::2]:5\n", "f:3:12: Endpoint: [fd99:::2]:5: not an IPv6 address (expected 192.0.2.1:51820, [2001:db8::1]:51820 or name:51820)"},
 		{"a zone that is no interface", peer + "Endpoint = fe80::1%a]:5\n", "f:3:12: Endpoint: fe80::1%a]:5: zone is not an interface (expected 192.0.2.1:51820, [2001:db8::1]:51820 or name:51820)"},
-		{"a key too long to show", iface + strings.Repeat("x", 21) + " = 1\n", "f:2:1: unknown key (expected one of PrivateKey, ListenPort, FwMark, Address, DNS, MTU, Table, PreUp, PostUp, PreDown, PostDown, SaveConfig)"},
+		{"a key too long to show", iface + strings.Repeat("x", 21) + " = 1\n", "f:2:1: unknown key (expected one of PrivateKey, ListenPort, FwMark, Address, DNS, MTU, Table, PreUp, PostUp, PreDown, PostDown, SaveConfig, Memory, Offload)"},
 		{"port far out of range", peer + "Endpoint = a:99999999999999999999\n", "f:3:12: Endpoint: a:99999999999999999999: port out of range 0 to 65535 (expected 192.0.2.1:51820, [2001:db8::1]:51820 or name:51820)"},
 		{"the first peer has no key", "[Peer]\n[Peer]\nPublicKey = " + testPeer, "f:1:1: PublicKey: missing in this [Peer] (expected one)"},
 	} {
@@ -152,7 +161,7 @@ func TestMessagesShowNoSecret(t *testing.T) {
 	var lines []string
 	for _, s := range damaged {
 		lines = append(lines, s, s+" = 5", "["+s+"]", "PrivateKey"+s)
-		for _, key := range []string{"PrivateKey", "ListenPort", "FwMark", "Address", "DNS", "MTU", "Table", "SaveConfig", "PublicKey", "PresharedKey", "AllowedIPs", "Endpoint", "PersistentKeepalive", "PrivatKey"} {
+		for _, key := range []string{"PrivateKey", "ListenPort", "FwMark", "Address", "DNS", "MTU", "Table", "SaveConfig", "Memory", "Offload", "PublicKey", "PresharedKey", "AllowedIPs", "Endpoint", "PersistentKeepalive", "PrivatKey"} {
 			lines = append(lines, key+" = "+s, key+s)
 		}
 	}
@@ -267,7 +276,7 @@ func TestManyPeers(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(provider))
 	f.Add([]byte("\ufeff[peer]\nPublic Key=" + testPeer + "\r\nEndpoint=[fe80::1%lo]:5\nAllowedIPs=10.1.2.3/8,::ffff:1.2.3.4\nPresharedKey=" + testOther))
-	f.Add([]byte("[Interface]\nTable=0x10\nMTU=\nFwMark=off\nListenPort=0\nDNS=\nSaveConfig=false\nPreUp=a\rb\n;x\n[Peer]\n"))
+	f.Add([]byte("[Interface]\nTable=0x10\nMTU=\nFwMark=off\nListenPort=0\nDNS=\nSaveConfig=false\nMemory=64M\nOffload=all,ugro\nPreUp=a\rb\n;x\n[Peer]\n"))
 	f.Add([]byte("[Interface]\nDNS=b\u00fccher.example\nTable=main\n[Peer]\nPublicKey=" + testPeer + "\nEndpoint=\u00fc.:5\nPersistentKeepalive=off\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		a, _, err := Parse("f", in)
@@ -286,4 +295,17 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("parse, print, parse:\n%s\nthen\n%s", printed, b)
 		}
 	})
+}
+
+func TestParseMemory(t *testing.T) {
+	for in, want := range map[string]int64{
+		"8388608": 8 << 20, "8M": 8 << 20, "8m": 8 << 20, "8192k": 8 << 20, "32M": 32 << 20, "1G": 1 << 30, "9223372036854775807": 1<<63 - 1,
+		"": 0, "8388607": 0, "7M": 0, "8191K": 0, "-8M": 0, "+8M": 0, "8.5M": 0, "8MB": 0, "8MiB": 0, "8KM": 0, "M": 0, "0x8000000": 0, " 8M": 0,
+		"9223372036854775808": 0, "8589934592G": 0, "99999999999999999999M": 0,
+	} {
+		got, err := ParseMemory(in)
+		if got != want || (err == nil) != (want != 0) {
+			t.Errorf("%q: got %d, %v, want %d", in, got, err, want)
+		}
+	}
 }

@@ -130,7 +130,7 @@ func startServer(t testing.TB, d *fakeDevice) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, l, d)
+	serve(t, l, &Server{Backend: d})
 	return l.Path()
 }
 
@@ -141,10 +141,10 @@ func useDir(t testing.TB) {
 	t.Cleanup(func() { socketDir = old })
 }
 
-func serve(t testing.TB, l net.Listener, d Backend) {
+func serve(t testing.TB, l net.Listener, s *Server) {
 	t.Helper()
 	done := make(chan error, 1)
-	go func() { done <- Serve(l, d) }()
+	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
 		l.Close()
 		select {

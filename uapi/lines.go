@@ -16,6 +16,7 @@ var errLongLine = errors.New("line too long")
 // caller clears each line after use, and wipe clears what was never returned.
 type lineReader struct {
 	r          io.Reader
+	limit      int // bytes of an operation; 0: none
 	start, end int // of the unread bytes in buf
 	total      int // bytes read since somebody zeroed it
 	buf        [bufferSize]byte

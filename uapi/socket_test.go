@@ -172,7 +172,7 @@ func TestFromFD(t *testing.T) {
 		t.Fatal(err)
 	}
 	parent.UnixListener.Close() // as exit does
-	serve(t, child, new(fakeDevice))
+	serve(t, child, &Server{Backend: new(fakeDevice)})
 	c, err := Dial("wg0")
 	if err != nil {
 		t.Fatal(err)

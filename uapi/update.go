@@ -33,11 +33,6 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Errno }
 
-// maxOperation bounds the text of one operation, in bytes. The update made of it
-// takes some five times that at worst, while it grows. 24,000 peers with preshared
-// key, endpoint and two allowed IPs are 7 MiB.
-const maxOperation = 16 << 20
-
 var errTooLarge error = &Error{What: "operation too large", Errno: syscall.EMSGSIZE}
 
 // readOperation reads the lines of an operation, from behind its first line to
@@ -54,7 +49,7 @@ func readOperation(lines *lineReader, take func(line []byte) *Error) (refused, b
 		if err == nil && len(line) == 0 {
 			return refused, nil
 		}
-		if size += len(line) + 1; size > maxOperation {
+		if size += len(line) + 1; lines.limit != 0 && size > lines.limit {
 			return errTooLarge, errTooLarge
 		}
 		if refused == nil {

@@ -31,7 +31,7 @@ func TestStockWG(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, l, d)
+	serve(t, l, &Server{Backend: d})
 
 	wg := func(args ...string) string {
 		t.Helper()

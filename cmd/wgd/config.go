@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,10 +83,26 @@ func load(arg string) (*plan, error) {
 	default:
 		return nil, fmt.Errorf("%s: Table: %s: only auto and off are known", path, c.Interface.Table)
 	}
+	if _, err := device.ParseOffload(c.Interface.Offload); err != nil {
+		return nil, fmt.Errorf("%s: Offload: %w", path, err)
+	}
+	// By the environment they reach the daemon of up, too. What was there before wins.
+	if c.Interface.Offload != "" {
+		setDefault(envOffload, c.Interface.Offload)
+	}
+	if c.Interface.Memory != 0 {
+		setDefault(envMemory, strconv.FormatInt(c.Interface.Memory, 10))
+	}
 	for _, key := range unsupported(&c.Interface) {
 		warn(path + ": " + key + ": not supported, ignored")
 	}
 	return p, nil
+}
+
+func setDefault(env, value string) {
+	if _, ok := os.LookupEnv(env); !ok {
+		os.Setenv(env, value)
+	}
 }
 
 func unsupported(i *conf.Interface) (keys []string) {

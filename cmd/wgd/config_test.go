@@ -238,6 +238,8 @@ func TestUpAndRunUndo(t *testing.T) {
 		{"port that is taken", goodInterface + fmt.Sprintf("ListenPort = %d\n", busy.LocalAddr().(*net.UDPAddr).Port), goodPeer, "ListenPort"},
 		{"MTU out of range", goodInterface + "MTU = 4\n", goodPeer, "MTU"},
 		{"Table", goodInterface + "Table = 42\n", goodPeer, "Table"},
+		{"Offload", goodInterface + "Offload = gso,what\n", goodPeer, ".conf: Offload: \"what\": not an offload"},
+		{"Memory", goodInterface + "Memory = 1M\n", goodPeer, "Memory: 1M: wrong value (expected bytes, or a number and K, M or G, at least 8M)"},
 		{"name that nobody knows", goodInterface, "Endpoint = nosuch.invalid:1", "nosuch.invalid"},
 		{"fault in the file", goodInterface, "AllowedIPs = 10.0.0.0/33", ".conf:"},
 	} {

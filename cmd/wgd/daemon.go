@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wgd/conf"
 	"wgd/crypto/chacha20poly1305"
 	"wgd/device"
 	"wgd/netcfg"
@@ -33,19 +34,28 @@ const (
 	envReady      = "WGD_READY_FD" // see daemonize
 )
 
-// envOffload lists what the packet path may try, see device.ParseOffload.
-const envOffload = "WGD_OFFLOAD"
+// The environment that the keys Offload and Memory of a file stand for.
+const (
+	envOffload = "WGD_OFFLOAD" // what the packet path may try, see device.ParseOffload
+	envMemory  = "WGD_MEMORY"  // that the machine has, see conf.ParseMemory and device.Budget
+)
 
-func chooseOffload() (device.Offload, error) {
-	list, ok := os.LookupEnv(envOffload)
-	if !ok {
-		return device.OffloadAll, nil
+// chooseOptions reads from the environment what a Device works with.
+func chooseOptions() (o device.Options, err error) {
+	o.Offload = device.OffloadAll
+	if list, ok := os.LookupEnv(envOffload); ok {
+		if o.Offload, err = device.ParseOffload(list); err != nil {
+			return o, fmt.Errorf("%s: %w", envOffload, err)
+		}
 	}
-	offload, err := device.ParseOffload(list)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", envOffload, err)
+	memory := int64(0) // what there is
+	if s := os.Getenv(envMemory); s != "" {
+		if memory, err = conf.ParseMemory(s); err != nil {
+			return o, fmt.Errorf("%s=%s: wrong value (%w)", envMemory, s, err)
+		}
 	}
-	return offload, nil
+	o.Budget = device.BudgetFor(memory)
+	return o, nil
 }
 
 // envAEAD names the implementation of ChaCha20-Poly1305 to use.
@@ -149,7 +159,7 @@ func runDaemon(name string, mtu int, configure func(*device.Device) error, ready
 	}
 	signal.Ignore(unix.SIGPIPE)
 
-	offload, err := chooseOffload()
+	o, err := chooseOptions()
 	if err != nil {
 		return err
 	}
@@ -157,13 +167,14 @@ func runDaemon(name string, mtu int, configure func(*device.Device) error, ready
 	if err != nil {
 		return err
 	}
-	k, l, err := open(name, mtu, offload.Tun())
+	k, l, err := open(name, mtu, o.Offload.Tun())
 	if err != nil {
 		return err
 	}
 	log := device.NewLogger(os.Stderr, k.Name(), logLevel())
 	logAEAD(log, refused)
-	d, err := device.New(device.Options{Tun: k, Log: log, Offload: offload})
+	o.Tun, o.Log = k, log
+	d, err := device.New(o)
 	if err != nil {
 		l.Close()
 		k.Close()
@@ -197,7 +208,7 @@ func runDaemon(name string, mtu int, configure func(*device.Device) error, ready
 		}
 	}
 	go func() {
-		server := uapi.Server{Backend: d, Log: func(err error) { log.Verbosef("configuration: %v", err) }}
+		server := uapi.Server{Backend: d, MaxOperation: o.Budget.Operation, Log: func(err error) { log.Verbosef("configuration: %v", err) }}
 		if err := server.Serve(untilExit{l}); err != nil {
 			why <- err.Error()
 		}

@@ -41,11 +41,11 @@ func daemonize(name string, mtu int) error {
 		return err
 	}
 	defer null.Close()
-	offload, err := chooseOffload()
+	o, err := chooseOptions()
 	if err != nil {
 		return err
 	}
-	k, l, err := open(name, mtu, offload.Tun())
+	k, l, err := open(name, mtu, o.Offload.Tun())
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ const usage = `usage: wgd [-f] INTERFACE    make the interface; -f, --foreground
        wgd version
 CONF is a path that ends with .conf, or an interface: /etc/wireguard/INTERFACE.conf.
 environment: LOG_LEVEL=error|verbose|silent; WGD_OFFLOAD=all|none|a list of mmsg,vnet,tso,uso,ugro,gso,gro;
-       WGD_AEAD=generic|another name that wgd bench shows
+       WGD_MEMORY=32M|another amount; WGD_AEAD=generic|another name that wgd bench shows
 `
 
 // errUsage makes the program print how it is used.
