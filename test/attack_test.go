@@ -22,9 +22,12 @@ type siege struct {
 	target netip.AddrPort
 }
 
-func newSiege(t testing.TB) siege {
+func newSiege(t testing.TB) siege { return newSiegeOf(t, []string{wgd(t)}) }
+
+// newSiegeOf has b run argv.
+func newSiegeOf(t testing.TB, argv []string) siege {
 	t.Helper()
-	s := siege{tunnel: newTunnel(t, tunnelOptions{a: []string{wgd(t)}, b: []string{wgd(t)}}), c: newHost(t)}
+	s := siege{tunnel: newTunnel(t, tunnelOptions{a: []string{wgd(t)}, b: argv}), c: newHost(t)}
 	connect(s.b.host, "veth1", s.c, linkDev)
 	s.b.ip("addr add 198.18.0.1/16 dev veth1")
 	addrs := []string{"addr add 198.18.0.2/16 dev " + linkDev}

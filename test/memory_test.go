@@ -1,7 +1,11 @@
 package test
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wgd/device"
+	"wgd/internal/loud"
 )
 
 // The budget is that of the machine, of WGD_MEMORY, or of the key Memory; the
@@ -74,4 +79,165 @@ func TestBudgetIsChosen(t *testing.T) {
 			})
 		}
 	}
+}
+
+// peak returns the largest resident set since the last call, in bytes.
+func (d *daemon) peak() int64 {
+	d.t.Helper()
+	high := d.status("VmHWM") << 10
+	// 5 sets it to what it is now: proc(5)
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", d.pid()), []byte("5"), 0); err != nil {
+		d.t.Fatal(err)
+	}
+	return high
+}
+
+// iperf runs iperf3 from a to b for some seconds and returns what it prints.
+func iperf(a, b *end, args ...string) string {
+	a.t.Helper()
+	server := b.start(b.ifname, "iperf3", "-s", "-1", "-B", b.inner4)
+	eventually(a.t, 10*time.Second, "iperf3 listens", func() bool { return strings.Contains(b.run("ss", "-Hltn"), ":5201") })
+	out := a.run(append([]string{"iperf3", "-c", b.inner4, "-f", "m"}, args...)...)
+	select {
+	case <-server.exited:
+	case <-time.After(10 * time.Second):
+		a.t.Fatal("iperf3 does not end")
+	}
+	return out
+}
+
+// Whatever comes, the resident set stays small, text of the program included. With
+// WGD_SOAK set, and longer, also in a cgroup of 24 MiB without swap (A14, C34).
+func TestMemory(t *testing.T) {
+	const idleBound, bound = 8e6, 12e6
+	seconds, limited := 2, false
+	if os.Getenv("WGD_SOAK") != "" {
+		seconds, limited = 10, true
+	}
+	for _, memory := range []string{"28M", "1G"} {
+		t.Run(memory, func(t *testing.T) {
+			argv := []string{"WGD_MEMORY=" + memory, wgd(t)}
+			s := newSiegeOf(t, argv)
+			if limited {
+				limitMemory(t, s.b.daemon, 24*MiB)
+			}
+			a, b := s.a, s.b
+			if idle := b.rss(); idle > idleBound {
+				t.Errorf("idle: %d bytes resident, bound %d", idle, idleBound)
+			}
+			b.peak()
+			under := func(load string, f func()) {
+				t.Helper()
+				f()
+				high := b.peak()
+				t.Logf("%s: RSS at most %.1f MiB, then %.1f MiB", load, float64(high)/MiB, float64(b.rss())/MiB)
+				if high > bound {
+					t.Errorf("%s: %d bytes resident at most, bound %d", load, high, bound)
+				}
+				if !b.running() {
+					t.Fatalf("%s: the daemon has ended: %v", load, b.cmd.ProcessState)
+				}
+			}
+			lasts := func(s int) string { return strconv.Itoa(s) }
+
+			under("TCP in", func() { iperf(a, b, "-t", lasts(seconds), "-P", "4") })
+			under("TCP out", func() { iperf(a, b, "-t", lasts(seconds), "-P", "4", "-R") })
+			under("TCP both ways", func() { iperf(a, b, "-t", lasts(seconds), "--bidir") })
+			under("small UDP packets", func() { iperf(a, b, "-t", lasts(seconds), "-u", "-b", "0", "-l", "64") })
+			under("large UDP packets for nobody who reads", func() {
+				deaf := b.udp(b.inner4 + ":9000")
+				deaf.SetReadBuffer(4096)
+				app, to := a.udp(a.inner4+":0"), netip.MustParseAddrPort(b.inner4+":9000")
+				paced(seconds*5000, 5000, func(int) bool { app.WriteToUDPAddrPort(make([]byte, 8000), to); return true })
+			})
+
+			socks := make([]*net.UDPConn, 16)
+			for i := range socks {
+				socks[i] = s.c.udp(fmt.Sprintf("198.18.1.%d:0", i))
+			}
+			random := rand.New(rand.NewPCG(3, 4))
+			flood := func(rate int, message func(i int) []byte) {
+				paced(seconds*rate, rate, func(i int) bool {
+					socks[i%len(socks)].WriteToUDPAddrPort(message(i), s.target)
+					return true
+				})
+			}
+			under("garbage of all sizes", func() {
+				buf := make([]byte, 65507)
+				flood(5000, func(i int) []byte {
+					m := buf[:random.IntN(1500)]
+					if i%16 == 0 {
+						m = buf[:random.IntN(len(buf))]
+					}
+					if len(m) > 16 {
+						copy(m, []byte{byte(random.IntN(5)), 0, 0, 0})
+						m[4], m[5] = byte(random.Uint32()), byte(random.Uint32())
+					}
+					return m
+				})
+			})
+			under("initiations", func() {
+				var attack [][]byte
+				for range 500 {
+					m, _ := s.c.stranger(newKey(), b.key.public).initiation(time.Now())
+					attack = append(attack, m)
+				}
+				flood(5000, func(i int) []byte { return attack[i%len(attack)] })
+			})
+
+			// Peers that never answer: packets to them are staged, and initiations go out.
+			const peers = 1000
+			under("packets for 1,000 peers that do not answer", func() {
+				var lines strings.Builder
+				for i := range peers {
+					fmt.Fprintf(&lines, "public_key=%s\nendpoint=198.18.0.2:9\nallowed_ip=10.77.%d.%d/32\n", asHex(newKey().public), i>>8, i&255)
+				}
+				b.set(lines.String())
+				b.ip("route add 10.77.0.0/16 dev " + b.ifname)
+				app, packet := b.udp(b.inner4+":0"), make([]byte, 1300)
+				paced(200*peers, 50_000, func(i int) bool {
+					n := i % peers
+					app.WriteToUDPAddrPort(packet, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 77, byte(n >> 8), byte(n)}), 9))
+					return true
+				})
+			})
+			b.ping(a.inner4, 2)
+			a.transfer(b.host, b.inner4, 1<<20)
+		})
+	}
+}
+
+// limitMemory puts a daemon into a cgroup of its own that may have so many bytes and
+// no swap, which a daemon that takes more does not survive.
+func limitMemory(t *testing.T, d *daemon, bytes int64) {
+	t.Helper()
+	v1 := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
+	v2 := []string{"memory.max", "memory.swap.max"}
+	var errs []error
+	for _, kind := range []struct {
+		root  string
+		files []string
+	}{{"/sys/fs/cgroup/memory", v1}, {"/sys/fs/cgroup", v2}} {
+		dir := filepath.Join(kind.root, fmt.Sprintf("%s-%d-%d", prefix, os.Getpid(), serial.Add(1)))
+		if _, err := os.Stat(filepath.Join(kind.root, "cgroup.procs")); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		t.Cleanup(func() { d.stop(); os.Remove(dir) })
+		if err := os.WriteFile(filepath.Join(dir, kind.files[0]), []byte(strconv.FormatInt(bytes, 10)), 0); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		os.WriteFile(filepath.Join(dir, kind.files[1]), []byte(strconv.FormatInt(bytes, 10)), 0) // not every kernel counts swap
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(d.pid())), 0); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return
+	}
+	loud.Skip(t, "no cgroup with a limit of memory: ", errors.Join(errs...))
 }

@@ -142,34 +142,3 @@ func TestManyPeersFromFile(t *testing.T) {
 		t.Errorf("%d allowed IPs, want %d", got, 2*peers)
 	}
 }
-
-// Memory: small when idle, and little more after ten seconds of bulk, as a router
-// needs it.
-func TestMemory(t *testing.T) {
-	const idleBound, loadBound = 8 * MiB, 4 * MiB
-	tun := newTunnel(t, tunnelOptions{a: []string{wgd(t)}, b: []string{wgd(t)}})
-	a, b := tun.a, tun.b
-	a.ping(b.inner4, 2)
-	idle := map[*end]int64{}
-	for _, e := range []*end{a, b} {
-		idle[e] = e.rss()
-		if idle[e] > idleBound {
-			t.Errorf("idle RSS %d bytes, bound %d", idle[e], idleBound)
-		}
-	}
-	server := b.start(b.ifname, "iperf3", "-s", "-B", b.inner4)
-	eventually(t, 10*time.Second, "iperf3 listens", func() bool { return strings.Contains(b.run("ss", "-Hltn"), ":5201") })
-	for line := range strings.Lines(a.run("iperf3", "-c", b.inner4, "-t", "10", "-f", "m", "--bidir")) {
-		if strings.Contains(line, "receiver") {
-			t.Log(strings.TrimSuffix(line, "\n"))
-		}
-	}
-	for _, e := range []*end{a, b} {
-		now := e.rss()
-		t.Logf("RSS idle %.1f MiB, after the load %.1f MiB", float64(idle[e])/MiB, float64(now)/MiB)
-		if now-idle[e] > loadBound {
-			t.Errorf("RSS grew by %d bytes under load, bound %d", now-idle[e], loadBound)
-		}
-	}
-	server.stop()
-}
