@@ -109,7 +109,7 @@ func iperf(a, b *end, args ...string) string {
 // Whatever comes, the resident set stays small, text of the program included. With
 // WGD_SOAK set, and longer, also in a cgroup of 24 MiB without swap (A14, C34).
 func TestMemory(t *testing.T) {
-	const idleBound, bound = 8e6, 12e6
+	const idleBound, bound = 8_000_000, 12_000_000
 	seconds, limited := 2, false
 	if os.Getenv("WGD_SOAK") != "" {
 		seconds, limited = 10, true
