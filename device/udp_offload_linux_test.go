@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func rawReader(t *testing.T, c *udpConn) func() (n, size int) {
 }
 
 // knows waits until c knows the way to an endpoint, without which it joins nothing.
-func knows(t *testing.T, c *udpConn, to *endpoint) {
+func knows(t testing.TB, c *udpConn, to *endpoint) {
 	t.Helper()
 	eventually(t, func() bool {
 		s := &c.out
@@ -61,7 +62,7 @@ func knows(t *testing.T, c *udpConn, to *endpoint) {
 }
 
 // eventually waits for what another goroutine does.
-func eventually(t *testing.T, ok func() bool) {
+func eventually(t testing.TB, ok func() bool) {
 	t.Helper()
 	for begin := time.Now(); !ok(); time.Sleep(100 * time.Microsecond) {
 		if time.Since(begin) > patience {
@@ -122,6 +123,27 @@ func TestUDPSegmentsGoTogether(t *testing.T) {
 			if n, size := read(); n != 100 || size != 0 {
 				t.Errorf("%s: across a gap: %d bytes in segments of %d", addr, n, size)
 			}
+		}
+	}
+}
+
+// What may not be joined does not keep what follows from it.
+func TestUDPLimitedSegmentsGoAlone(t *testing.T) {
+	a, b, port := udpPair(t, "127.0.0.1")
+	read := rawReader(t, b)
+	to := endpointT(t, "127.0.0.1:%d", port)
+	knows(t, a, to)
+	a.out.paths.find(to.addr.Addr(), 0).limit = 1000
+	a.out.paths.find(to.addr.Addr(), 0).until = a.out.now() + 1<<40
+	buf, segs := joined(slices.Concat(same(100, 1000), same(2, 1001), same(64, 900), same(2, 1001), same(2, 10))...)
+	if err := a.send(to, buf, segs); err != nil {
+		t.Fatal(err)
+	}
+	// Each takes the first of a shorter length along, alone as well.
+	want := slices.Concat(slices.Repeat([][2]int{{1000, 0}}, 100), [][2]int{{1001, 0}, {1001, 0}, {900, 0}, {63 * 900, 900}, {1001, 0}, {1001, 0}, {10, 0}, {10, 0}})
+	for i, want := range want {
+		if n, size := read(); n != want[0] || size != want[1] {
+			t.Fatalf("message %d has %d bytes in segments of %d, want %v", i, n, size, want)
 		}
 	}
 }
@@ -272,5 +294,62 @@ func TestUDPManyTakesAnyLength(t *testing.T) {
 				t.Fatalf("number %d of %d bytes: got %d bytes", i, seg.len, len(d.data))
 			}
 		}
+	}
+}
+
+// BenchmarkUDP carries 44 messages of 1,452 bytes over the loopback, by each way there
+// is. What sending costs and what receiving costs is told apart.
+func BenchmarkUDP(b *testing.B) {
+	for _, way := range []struct {
+		name    string
+		out, in Offload
+	}{
+		{"sendmsg", 0, 0},
+		{"sendmmsg", OffloadMmsg, 0},
+		{"sendmmsg+recvmmsg", OffloadMmsg, OffloadMmsg},
+		{"sendmmsg+UDP_GRO", OffloadMmsg, OffloadGRO},
+		{"UDP_SEGMENT", OffloadGSO, 0},
+		{"UDP_SEGMENT+UDP_GRO", OffloadGSO, OffloadGRO},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			x, err := openUDP(false, 0, 0, udpOptions{offload: way.out, budget: testBudget})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer x.close()
+			y, err := openUDP(false, 0, 0, udpOptions{offload: way.in, budget: testBudget})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer y.close()
+			to := &endpoint{addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), y.localPort)}
+			buf, segs := joined(same(44, 1452)...)
+			knows(b, x, to)
+			var sending, receiving time.Duration
+			for range b.N {
+				t0 := time.Now()
+				if err := x.send(to, buf, segs); err != nil {
+					b.Fatal(err)
+				}
+				sending += time.Since(t0)
+				time.Sleep(time.Millisecond) // until all are in the queue
+				t0 = time.Now()
+				got := 0
+				for empty := false; !empty; {
+					y.raw.Control(func(fd uintptr) { empty, err = y.in.burst(int(fd)) })
+					if err != nil {
+						b.Fatal(err)
+					}
+					got += len(y.in.batch)
+				}
+				if got != len(segs) {
+					b.Fatalf("%d of %d arrived", got, len(segs))
+				}
+				receiving += time.Since(t0)
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(sending.Microseconds())/float64(b.N), "µs/send")
+			b.ReportMetric(float64(receiving.Microseconds())/float64(b.N), "µs/receive")
+		})
 	}
 }

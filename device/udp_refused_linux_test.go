@@ -138,6 +138,19 @@ func TestUDPRouteWithASmallMTU(t *testing.T) {
 			t.Errorf("logged: %q", lines)
 		}
 
+		// The source and the size are wrong, and the source is blamed first.
+		tt.c.out.later(pathRetry)
+		src := *tt.to
+		src.src = netip.MustParseAddr(map[bool]string{false: "10.9.0.22", true: "fd09::22"}[tt.c.v6])
+		buf, segs := joined(same(100, 1452)...)
+		if err := tt.c.sendRefused(&src, buf, segs, unix.ENETUNREACH); err != nil {
+			t.Error(err)
+		}
+		arrive(t, tt.at, buf, segs)
+		if p := tt.c.out.pathOf(tt.to); src.src.IsValid() || p.limit != 1452 {
+			t.Errorf("source %v, limit %d", src.src, p.limit)
+		}
+
 		// The route changes.
 		we.ip(tt.route)
 		tt.c.out.later(pathRetry)
@@ -258,6 +271,29 @@ func TestUDPJoinedRefused(t *testing.T) {
 	}
 	if a.out.noGSO {
 		t.Error("given up")
+	}
+
+	// Without one it is, but not for small MTUs.
+	a, b, port = udpPair(t, "127.0.0.1")
+	at = arrivals(t, b)
+	for _, errno := range []unix.Errno{unix.EMSGSIZE, unix.EIO} {
+		for range maxRefusals {
+			if a.out.noGSO {
+				t.Error("given up too early")
+			}
+			host := byte(2 + a.out.paths.refusals)
+			if errno == unix.EMSGSIZE {
+				host += 100
+			}
+			to := endpointT(t, "127.0.0.%d:%d", host, port)
+			knows(t, a, to)
+			a.sendRefused(to, buf, segs[:45], errno)
+			arrive(t, at, buf, segs[:45])
+			a.out.later(pathRetry)
+		}
+	}
+	if !a.out.noGSO {
+		t.Error("not given up")
 	}
 }
 
@@ -472,6 +508,9 @@ func TestUDPOverPPP(t *testing.T) {
 	buf, segs := joined(same(10, 1000)...)
 	if err := v4.send(endpointT(t, "10.8.0.2:7001"), buf, segs); err != nil {
 		t.Error(err)
+	}
+	if v4.out.paths.works {
+		t.Error("joined segments went to PPP")
 	}
 	packet := make([]byte, 70000)
 	for got := 0; got < 10; {
