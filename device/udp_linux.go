@@ -151,6 +151,9 @@ func openUDP(v6 bool, port uint16, mark uint32, o udpOptions) (*udpConn, error) 
 		// Here, for it is of this thread's network namespace. Without it nothing is
 		// known to be PPP.
 		c.out.paths.routes, _ = rtnl.Dial()
+		if c.out.evenBug {
+			o.log.Verbosef("this kernel may spoil UDP_SEGMENT of segments all of one length: those go one by one")
+		}
 	}
 	return c, nil
 }

@@ -49,8 +49,9 @@ type path struct {
 	used  noise.Instant
 
 	looked bool     // the route was looked up
-	ppp    bool     // it leaves by a PPP device
 	told   bool     // a refusal was logged
+	ppp    bool     // it leaves by a PPP device
+	device int32    // by that with this index; 0: not known
 	limit  int32    // segments of this length and longer are not joined
 	until  deadline // then there is no limit any more
 	stale  deadline // then the route is looked up again
@@ -131,18 +132,21 @@ func (s *udpWriter) choosePath(now noise.Instant) *path {
 // lookUp sees by which kind of device an endpoint is reached.
 func (s *udpWriter) lookUp(to endpoint, mark uint32) {
 	t := &s.paths
-	ppp, err := leavesByPPP(t.routes, &to, mark)
+	device, ppp := lookUpRoute(t.routes, &to, mark)
 	s.mu.Lock()
 	t.looking = false
 	if t.closed {
 		t.routes.Close()
 	}
 	p := t.find(to.addr.Addr(), to.scope)
-	news := p.is(to.addr.Addr(), to.scope)
-	if news {
-		// Without an answer there is no reason to fear anything.
+	news := false
+	if p.is(to.addr.Addr(), to.scope) {
 		news = ppp && !p.ppp
-		p.looked, p.ppp, p.stale = true, ppp && err == nil, after(s.now(), pathFresh)
+		if device != p.device {
+			p.limit = noLimit // that was another's
+		}
+		// Without an answer there is no reason to fear anything.
+		p.looked, p.device, p.ppp, p.stale = true, device, ppp, after(s.now(), pathFresh)
 	}
 	s.mu.Unlock()
 	if news {
@@ -158,23 +162,22 @@ func (t *pathTable) close() {
 	t.closed = true
 }
 
-// leavesByPPP asks the kernel for the route to an endpoint, and for the type of its
-// device.
-func leavesByPPP(c *rtnl.Conn, to *endpoint, mark uint32) (bool, error) {
+// lookUpRoute asks the kernel by which device an endpoint is reached, 0 if that cannot
+// be told, and whether it is PPP.
+func lookUpRoute(c *rtnl.Conn, to *endpoint, mark uint32) (device int32, ppp bool) {
 	index, err := routeDevice(c, to, mark)
 	if err != nil && to.src.IsValid() {
-		to.forgetSource()
+		to.forgetSource() // as it will be in sending
 		index, err = routeDevice(c, to, mark)
 	}
 	if err != nil {
-		return false, err
+		return 0, false
 	}
-	ppp := false
 	err = c.Get(rtnl.LinkRequest(unix.RTM_GETLINK, 0, index), func(m rtnl.Message) {
 		// struct ifinfomsg: family, pad, type: 2 bytes, …
 		ppp = len(m.Body) >= rtnl.LinkSize && binary.NativeEndian.Uint16(m.Body[2:]) == unix.ARPHRD_PPP
 	})
-	return ppp, err
+	return int32(index), ppp && err == nil
 }
 
 // routeDevice returns the index of the device by which packets of the socket leave.

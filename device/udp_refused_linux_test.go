@@ -482,11 +482,14 @@ func TestUDPOverPPP(t *testing.T) {
 	far4, _ := far.listen(7001)
 	book := logged(v4, v6)
 
+	gone := endpointT(t, "10.8.0.3:7001")
+	gone.src = netip.MustParseAddr("10.9.0.77")
 	for _, tt := range []struct {
 		c   *udpConn
 		to  *endpoint
 		ppp bool
 	}{
+		{v4, gone, true},
 		{v4, endpointT(t, "10.8.0.2:7001"), true},
 		{v6, endpointT(t, "[fd08::2]:7001"), true},
 		{v4, endpointT(t, "10.9.0.2:7001"), false},
@@ -499,8 +502,8 @@ func TestUDPOverPPP(t *testing.T) {
 			t.Errorf("%v: PPP: %v", tt.to, p.ppp)
 		}
 	}
-	eventually(t, func() bool { return len(book.lines()) >= 2 })
-	if lines := slices.Sorted(slices.Values(book.lines())); len(lines) != 2 || !strings.Contains(lines[0], "10.8.0.2 ") || !strings.Contains(lines[1], "fd08::2 ") {
+	eventually(t, func() bool { return len(book.lines()) >= 3 })
+	if lines := slices.Sorted(slices.Values(book.lines())); len(lines) != 3 || !strings.Contains(lines[0], "10.8.0.2 ") || !strings.Contains(lines[1], "10.8.0.3 ") || !strings.Contains(lines[2], "fd08::2 ") {
 		t.Errorf("logged: %q", lines)
 	}
 
@@ -536,8 +539,20 @@ func TestUDPOverPPP(t *testing.T) {
 	we.ip("route add default dev ppp0 table 99")
 	we.ip("rule add fwmark 7 table 99 pref 10")
 	is(false)
+	limit := func() {
+		p := v4.out.paths.find(to.addr.Addr(), 0)
+		p.limit, p.until = 500, v4.out.now()+1<<50
+	}
+	limit()
+	is(false)
+	if p := v4.out.pathOf(to); p.limit != 500 {
+		t.Errorf("limit %d by the same device", p.limit)
+	}
 	v4.setMark(7)
 	is(true)
+	if p := v4.out.pathOf(to); p.limit != noLimit {
+		t.Errorf("limit %d by another device", p.limit)
+	}
 	v4.setMark(0)
 	is(false)
 	we.ip("rule add from 10.9.0.22 table 99 pref 11")
