@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,9 +43,11 @@ func ip(t *testing.T, args ...string) string {
 
 func uniqueName(prefix string) string { return fmt.Sprintf("%s%d", prefix, os.Getpid()) }
 
-func create(t *testing.T) *Kernel {
+func create(t *testing.T) *Kernel { return createWith(t, Vnet|TSO|USO) }
+
+func createWith(t *testing.T, off Offload) *Kernel {
 	t.Helper()
-	k, err := Create(uniqueName("t"), Options{MTU: DefaultMTU})
+	k, err := Create(uniqueName("t"), Options{MTU: DefaultMTU, Offload: off})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,8 +288,14 @@ func withSocket(t *testing.T, k *Kernel) *net.UDPConn {
 }
 
 func TestPacketsPassBothWays(t *testing.T) {
+	for _, off := range []Offload{0, Vnet, Vnet | TSO | USO} {
+		t.Run(fmt.Sprintf("offloads %b", off), func(t *testing.T) { testPacketsPassBothWays(t, off) })
+	}
+}
+
+func testPacketsPassBothWays(t *testing.T, off Offload) {
 	inNamespace(t)
-	k := create(t)
+	k := createWith(t, off)
 	c := withSocket(t, k)
 
 	if err := k.Write(withHeadroom(packet4([4]byte{10, 1, 0, 2}, [4]byte{10, 1, 0, 1}, []byte("in")))); err != nil {
@@ -333,8 +342,14 @@ func TestPacketsPassBothWays(t *testing.T) {
 }
 
 func TestReadAndWriteDoNotAllocate(t *testing.T) {
+	for _, off := range []Offload{0, Vnet | TSO | USO | UGRO} {
+		t.Run(fmt.Sprintf("offloads %b", off), func(t *testing.T) { testReadAndWriteDoNotAllocate(t, off) })
+	}
+}
+
+func testReadAndWriteDoNotAllocate(t *testing.T, off Offload) {
 	inNamespace(t)
-	k := create(t)
+	k := createWith(t, off)
 	c := withSocket(t, k)
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -342,6 +357,7 @@ func TestReadAndWriteDoNotAllocate(t *testing.T) {
 	}
 	out, to := []byte("out"), &unix.SockaddrInet4{Port: 9, Addr: [4]byte{10, 1, 0, 2}}
 	in := withHeadroom(packet4([4]byte{10, 1, 0, 2}, [4]byte{10, 1, 0, 1}, []byte("in")))
+	in2 := slices.Clone(in)
 	s := NewSuper()
 
 	sendOne := func() {
@@ -370,6 +386,9 @@ func TestReadAndWriteDoNotAllocate(t *testing.T) {
 		sendOne()
 		f()
 		if err := k.Write(in); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(k.Gather(in), k.Gather(in2), k.Flush()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -451,19 +470,5 @@ func TestFromFD(t *testing.T) {
 	}
 	if _, err := FromFD(null, 0); err == nil {
 		t.Error("/dev/null passed for a TUN")
-	}
-	vnet, err := unix.Open(clonePath, unix.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ifr, _ := unix.NewIfreq(uniqueName("v"))
-	ifr.SetUint16(deviceFlags | unix.IFF_VNET_HDR)
-	if err := unix.IoctlIfreq(vnet, unix.TUNSETIFF, ifr); err != nil {
-		t.Fatal(err)
-	}
-	if k, err := FromFD(vnet, 0); err != nil {
-		t.Errorf("a TUN with vnet_hdr: %v", err)
-	} else {
-		k.Close()
 	}
 }

@@ -65,22 +65,22 @@ const (
 	tcpHeaderMax = 320   // what the kernel's TCP leaves room for in it: MAX_TCP_HEADER, of 128 to 320
 )
 
-// superSize returns the gso_max_size with which TCP makes super-packets that can leave
-// as one datagram. It is for any headers: 40 bytes, IPv4 without options, to 72, IPv6
-// with timestamps.
-func superSize(mtu int) int {
-	packets := max(min(maxDatagram/(mtu+perMessage), maxCuts), 1)
-	payload := min(packets*(mtu-40), (packets+1)*(mtu-72)-1)
-	return min(max(payload, mtu)+tcpHeaderMax+1, gsoMaxSize)
+// superBound returns the gso_max_size and gso_max_segs with which TCP makes super-packets
+// that can leave as one datagram. With more headers than 40 bytes, which are 20 of IPv4
+// and 20 of TCP, the number of packets is what bounds.
+func superBound(mtu int) (size, packets int) {
+	packets = max(min(maxDatagram/(mtu+perMessage), maxCuts), 1)
+	return min(packets*(mtu-40)+tcpHeaderMax+1, gsoMaxSize), packets
 }
 
-// boundSuper sets gso_max_size and gso_max_segs, which Linux 4.16 and later allow. A
-// refusal, which Watch finds harmless, costs a second datagram for each super-packet.
+// boundSuper tells the kernel, which Linux 4.16 and later allow. A refusal, which Watch
+// finds harmless, costs a second datagram for a super-packet.
 func (k *Kernel) boundSuper(nl io.Writer, s State) {
 	if k.vnet {
+		size, packets := superBound(s.MTU)
 		nl.Write(rtnl.LinkRequest(unix.RTM_NEWLINK, 0, s.Index).
-			Uint32(unix.IFLA_GSO_MAX_SIZE, uint32(superSize(s.MTU))).
-			Uint32(unix.IFLA_GSO_MAX_SEGS, maxCuts))
+			Uint32(unix.IFLA_GSO_MAX_SIZE, uint32(size)).
+			Uint32(unix.IFLA_GSO_MAX_SEGS, uint32(packets)))
 	}
 }
 

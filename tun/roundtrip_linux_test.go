@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wgd/internal/loud"
+	"wgd/internal/seccomp"
 )
 
 // A space is a network namespace with a TUN.
@@ -30,11 +32,18 @@ type space struct {
 	// What the pumps saw of it.
 	reads, supers, packets atomic.Int64 // read
 	cwr, ece               atomic.Int64 // packets read with these flags
+	longest                atomic.Int64 // packets of a super-packet read
 	single, runs, inRuns   atomic.Int64 // written; packets in runs
+	refused                atomic.Int64 // RefusedErrors
 }
 
 // newSpace makes one, with addresses 10.1.0.n and fd01::n.
 func newSpace(t *testing.T, n int, off Offload) *space {
+	t.Helper()
+	return newSpaceFor(t, n, func(name string) (*Kernel, error) { return Create(name, Options{DefaultMTU, off}) })
+}
+
+func newSpaceFor(t *testing.T, n int, create func(name string) (*Kernel, error)) *space {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		loud.Skip(t, "needs root")
@@ -53,7 +62,7 @@ func newSpace(t *testing.T, n int, off Offload) *space {
 	}
 	t.Cleanup(func() { close(s.jobs) })
 	var err error
-	s.do(func() { s.k, err = Create(fmt.Sprintf("t%d", n), Options{DefaultMTU, off}) })
+	s.do(func() { s.k, err = create(fmt.Sprintf("t%d", n)) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,18 +130,25 @@ func (s *space) counter(t *testing.T, protocol, name string) (n int) {
 }
 
 // pump carries packets from one TUN to another until the test ends, as a tunnel would.
-// touch may change a packet; false: it is lost.
-func pump(t *testing.T, from, to *space, touch func(p []byte) bool) {
+// touch may change a packet; false: it is lost. The kernel refuses what the rules say.
+func pump(t *testing.T, from, to *space, touch func(p []byte) bool, rules ...seccomp.Rule) {
 	t.Helper()
 	super := NewSuper()
 	var area [256][Headroom + 2048]byte
 	mtu := from.k.MTU()
 	n := 0
+	check := func(err error) {
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			t.Log(refused)
+			to.refused.Add(1)
+		} else if err != nil && !to.k.closed.Load() {
+			t.Errorf("write: %v", err)
+		}
+	}
 	flush := func() {
 		n = 0
-		if err := to.k.Flush(); err != nil {
-			t.Errorf("flush: %v", err)
-		}
+		check(to.k.Flush())
 	}
 	burst := func() bool {
 		for {
@@ -153,17 +169,23 @@ func pump(t *testing.T, from, to *space, touch func(p []byte) bool) {
 					t.Errorf("packet %d of a super-packet: %d bytes, MTU %d", i, len(p), mtu)
 					continue
 				}
-				if p[0]>>4 == 4 && p[9] == protocolTCP {
-					if p[33]&tcpCWR != 0 {
-						from.cwr.Add(1)
-					}
-					if p[33]&0x40 != 0 {
-						from.ece.Add(1)
-					}
+				flags := byte(0) // of TCP
+				switch {
+				case p[0]>>4 == 4 && p[9] == protocolTCP:
+					flags = p[33]
+				case p[0]>>4 == 6 && p[6] == protocolTCP:
+					flags = p[53]
+				}
+				if flags&tcpCWR != 0 {
+					from.cwr.Add(1)
+				}
+				if flags&0x40 != 0 {
+					from.ece.Add(1)
 				}
 				if i++; i == 2 {
 					from.supers.Add(1)
 				}
+				from.longest.Store(max(from.longest.Load(), int64(i)))
 				from.packets.Add(1)
 				buf := area[n][:Headroom+copy(area[n][Headroom:], p)]
 				for i := range MaxPadding { // what Next allows
@@ -172,9 +194,7 @@ func pump(t *testing.T, from, to *space, touch func(p []byte) bool) {
 				if touch != nil && !touch(buf[Headroom:]) {
 					continue
 				}
-				if err := to.k.Gather(buf); err != nil {
-					t.Errorf("gather: %v", err)
-				}
+				check(to.k.Gather(buf))
 				if n++; n == len(area) {
 					flush()
 				}
@@ -183,7 +203,17 @@ func pump(t *testing.T, from, to *space, touch func(p []byte) bool) {
 		flush()
 		return true
 	}
-	go from.k.Drain(burst)
+	ended := make(chan error)
+	go func() {
+		var err error
+		ended <- errors.Join(seccomp.Do(rules, func() { err = from.k.Drain(burst) }), err)
+	}()
+	t.Cleanup(func() {
+		from.k.Close()
+		if err := <-ended; err != nil {
+			t.Errorf("pump: %v", err)
+		}
+	})
 }
 
 // join makes two spaces with TUNs that are connected.
@@ -290,11 +320,251 @@ func TestTCPThroughTwoTUNs(t *testing.T) {
 						t.Errorf("%s %s is %d", x[0], x[1], n)
 					}
 				}
+				// 65507 bytes are 45 messages of 1420 + 32.
+				if n := s.longest.Load(); off&TSO != 0 && n != 45 {
+					t.Errorf("the longest super-packet had %d packets", n)
+				}
 				// Single packets overrun the TUN's queue.
 				if n := s.counter(t, "Tcp", "RetransSegs"); n > 50 && off&TSO != 0 {
 					t.Errorf("%d segments retransmitted where none is lost", n)
 				}
 			}
 		})
+	}
+}
+
+// Marks of congestion on the way: CWR is on the first packet of a super-packet alone,
+// and packets with ECE or CWR pass.
+func TestECNThroughTwoTUNs(t *testing.T) {
+	for _, host := range []func(int) string{host4, host6} {
+		n := 0
+		a, b := join(t, allOffloads, allOffloads, func(p []byte) bool {
+			if n++; n%2000 == 0 {
+				switch {
+				case p[0]>>4 == 4 && p[1]&3 != 0:
+					p[1] |= 3
+					p[10], p[11] = 0, 0
+					copy(p[10:], be16(int(^slowSum(p[:20]))))
+				case p[0]>>4 == 6 && p[1]>>4&3 != 0:
+					p[1] |= 0x30
+				}
+			}
+			return true
+		})
+		for _, s := range []*space{a, b} {
+			s.sysctl(t, "ipv4/tcp_ecn", "1")
+		}
+		transfer(t, a, b, host, 16<<20)
+		a.log(t, "a")
+		if a.cwr.Load() < 2 || b.ece.Load() < 2 { // one of each is in the handshake
+			t.Errorf("%d packets with CWR, %d with ECE", a.cwr.Load(), b.ece.Load())
+		}
+	}
+}
+
+// A packet with a wrong checksum arrives as one, and TCP mends it.
+func TestWrongChecksumsStayWrong(t *testing.T) {
+	for _, host := range []func(int) string{host4, host6} {
+		n, wrong := 0, 0
+		a, b := join(t, allOffloads, allOffloads, func(p []byte) bool {
+			if n++; n%500 == 0 && len(p) > 1000 {
+				p[len(p)-7] ^= 1
+				wrong++
+			}
+			return true
+		})
+		transfer(t, a, b, host, 8<<20)
+		b.log(t, "b")
+		if got := b.counter(t, "Tcp", "InCsumErrors"); wrong < 5 || got != wrong {
+			t.Errorf("%d packets were wrong, %d arrived so", wrong, got)
+		}
+	}
+}
+
+// A kernel that takes no super-packets gets all the same packets one by one.
+func TestRefusedWritev(t *testing.T) {
+	for _, host := range []func(int) string{host4, host6} {
+		a, b := newSpace(t, 1, allOffloads), newSpace(t, 2, allOffloads)
+		pump(t, a, b, nil, "writev=EINVAL")
+		pump(t, b, a, nil)
+		transfer(t, a, b, host, 4<<20)
+		b.log(t, "b")
+		if b.refused.Load() != 1 || b.runs.Load() != 1 || a.refused.Load() != 0 || a.runs.Load() < 10 {
+			t.Errorf("refused %d times, tried %d times; without the filter refused %d times, tried %d times",
+				b.refused.Load(), b.runs.Load(), a.refused.Load(), a.runs.Load())
+		}
+		if n := b.counter(t, "Tcp", "InErrs"); n != 0 {
+			t.Errorf("%d packets arrived wrong", n)
+		}
+	}
+}
+
+// Kernels that know less than we ask for.
+func TestRefusedOffloads(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		rules     []seccomp.Rule
+		vnet, tso bool
+	}{
+		{"USO", []seccomp.Rule{"ioctl:0x400454d0:&0x60=EINVAL"}, true, true},
+		{"USO and ECN", []seccomp.Rule{"ioctl:0x400454d0:&0x68=EINVAL"}, true, true},
+		{"all but checksums", []seccomp.Rule{"ioctl:0x400454d0:&0x6e=EINVAL"}, false, false},
+		{"TUNSETOFFLOAD", []seccomp.Rule{"ioctl:0x400454d0=EINVAL"}, false, false},
+		{"the size and order of the vnet header", []seccomp.Rule{"ioctl:0x400454d8=EINVAL", "ioctl:0x400454dc=EINVAL", "ioctl:0x400454de=EINVAL"}, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newSpaceFor(t, 1, func(name string) (k *Kernel, err error) {
+				ns, err := os.Open("/proc/thread-self/ns/net")
+				if err != nil {
+					return nil, err
+				}
+				defer ns.Close()
+				err2 := seccomp.Do(c.rules, func() {
+					if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {
+						k, err = Create(name, Options{DefaultMTU, allOffloads})
+					}
+				})
+				return k, errors.Join(err2, err)
+			})
+			b := newSpace(t, 2, allOffloads)
+			pump(t, a, b, nil)
+			pump(t, b, a, nil)
+			transfer(t, a, b, host4, 4<<20)
+			a.log(t, "a")
+			if a.k.vnet != c.vnet || (a.supers.Load() > 10) != c.tso || (a.runs.Load() > 10) != c.vnet {
+				t.Errorf("vnet header: %v, %d super-packets", a.k.vnet, a.supers.Load())
+			}
+		})
+	}
+}
+
+// Another process made the TUN, with vnet headers of another form.
+func TestFromFDWithVnet(t *testing.T) {
+	for _, off := range []Offload{0, allOffloads} {
+		a := newSpaceFor(t, 1, func(name string) (*Kernel, error) {
+			fd, err := unix.Open(clonePath, unix.O_RDWR, 0)
+			if err != nil {
+				return nil, err
+			}
+			ifr, _ := unix.NewIfreq(name)
+			ifr.SetUint16(deviceFlags | unix.IFF_VNET_HDR)
+			return nil2(fd, off, unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr),
+				unix.IoctlSetPointerInt(fd, unix.TUNSETVNETHDRSZ, 12),
+				unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4))
+		})
+		b := newSpace(t, 2, allOffloads)
+		a.ip(t, "link set t1 mtu 1420")
+		pump(t, a, b, nil)
+		pump(t, b, a, nil)
+		transfer(t, a, b, host4, 4<<20)
+		a.log(t, "a")
+		if got := a.supers.Load() > 10; got != (off != 0) {
+			t.Errorf("offloads %b: %d super-packets", off, a.supers.Load())
+		}
+		if got := a.runs.Load() > 10; got != (off != 0) {
+			t.Errorf("offloads %b: %d runs", off, a.runs.Load())
+		}
+	}
+}
+
+func nil2(fd int, off Offload, errs ...error) (*Kernel, error) {
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return FromFD(fd, off)
+}
+
+// UDP super-packets, as QUIC sends them, are cut, and joined again where that is asked
+// for; the receiver sees datagrams.
+func TestUDPThroughTwoTUNs(t *testing.T) {
+	for _, c := range []struct {
+		off2 Offload
+		host func(int) string
+	}{{Vnet | TSO | USO, host4}, {allOffloads, host4}, {allOffloads, host6}, {0, host6}} {
+		a, b := join(t, allOffloads, c.off2, nil)
+		const size, count, rounds = 1200, 40, 20
+		var near, far *net.UDPConn
+		var err, err2 error
+		b.do(func() { far, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(c.host(2)), Port: 7000}) })
+		a.do(func() {
+			near, err2 = net.DialUDP("udp", nil, &net.UDPAddr{IP: net.ParseIP(c.host(2)), Port: 7000})
+		})
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		defer far.Close()
+		defer near.Close()
+		raw, err := near.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT, size) })
+		if err != nil {
+			loud.Skip(t, "no UDP_SEGMENT:", err)
+		}
+		out := make([]byte, size*count-300)
+		in := make([]byte, 4000)
+		far.SetReadDeadline(time.Now().Add(20 * time.Second))
+		for round := range rounds {
+			for i := range out {
+				out[i] = byte(i/size + round)
+			}
+			if _, err := near.Write(out); err != nil {
+				t.Fatal(err)
+			}
+			for i := range count {
+				want := out[i*size : min((i+1)*size, len(out))]
+				if n, err := far.Read(in); err != nil || !bytes.Equal(in[:n], want) {
+					t.Fatalf("datagram %d: %d bytes, want %d, %v", i, n, len(want), err)
+				}
+			}
+		}
+		a.log(t, "a")
+		b.log(t, "b")
+		if n := b.counter(t, "Udp", "InErrors"); n != 0 {
+			t.Errorf("%d datagrams with errors", n)
+		}
+		if n := a.longest.Load(); n != count {
+			t.Errorf("the longest super-packet had %d packets, want %d", n, count)
+		}
+		if got := b.inRuns.Load() >= rounds*count; got != (c.off2&UGRO != 0) {
+			t.Errorf("offloads %b: %d datagrams in %d runs", c.off2, b.inRuns.Load(), b.runs.Load())
+		}
+	}
+}
+
+func TestSuperBound(t *testing.T) {
+	for _, mtu := range []int{576, 1280, 1372, 1412, 1420, 1440, 2000, 4000, 8920} {
+		size, packets := superBound(mtu)
+		if best := min(65507/(mtu+32), 64); packets != best {
+			t.Errorf("MTU %d: %d packets in a super-packet, %d fit", mtu, packets, best)
+		}
+		for headers := 40; headers <= 100; headers += 4 {
+			if n := (size - 1 - tcpHeaderMax) / (mtu - headers); n < packets {
+				t.Errorf("MTU %d: %d packets with headers of %d bytes in %d, want %d", mtu, n, headers, size, packets)
+			}
+		}
+	}
+
+	a := newSpace(t, 1, allOffloads)
+	for _, mtu := range []int{1420, 1280} {
+		a.ip(t, fmt.Sprintf("link set t1 mtu %d", mtu))
+		size, packets := superBound(mtu)
+		want := fmt.Sprintf("gso_max_size %d gso_max_segs %d ", size, packets)
+		var got string
+		for start := time.Now(); ; time.Sleep(time.Millisecond) {
+			if got = a.ip(t, "-d link show t1"); strings.Contains(got, want) {
+				break
+			}
+			if time.Since(start) > 5*time.Second {
+				t.Fatalf("want %s in %s", want, got)
+			}
+		}
+	}
+	if err := a.k.SetQueueLength(77); err != nil {
+		t.Error(err)
+	}
+	if got := a.ip(t, "link show t1"); !strings.Contains(got, "qlen 77") {
+		t.Errorf("queue length: %s", got)
 	}
 }
