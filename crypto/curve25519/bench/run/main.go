@@ -49,8 +49,8 @@ func main() {
 	plugin := filepath.Join(tmp, "counter.so")
 	command(nil, "cc", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", plugin, filepath.Join(src, counter))
 
-	fmt.Println("          instructions               ratio   bytes of text        accesses of the assembly")
-	fmt.Println("               ours     purego       ecdh    assembly    all      in all  misaligned")
+	fmt.Println("          thousands of instructions  ratio   bytes of text        accesses of the assembly")
+	fmt.Println("               ours     purego       ecdh    assembly    all   thousands  misaligned")
 	failed := false
 	for _, t := range targets {
 		if len(os.Args) > 1 && !slices.Contains(os.Args[1:], t.name) {
@@ -59,9 +59,9 @@ func main() {
 		m := &machine{qemu: t.qemu, cpu: t.cpu, plugin: plugin, out: filepath.Join(tmp, "out")}
 
 		m.build(t.env, "purego", filepath.Join(tmp, "purego-"+t.name))
-		purego := m.count("ours")
+		purego := m.least("ours")
 		m.build(t.env, "", filepath.Join(tmp, "guest-"+t.name))
-		ours, ecdh := m.count("ours"), m.count("ecdh")
+		ours, ecdh := m.count("ours"), m.least("ecdh")
 		for range runs - 1 {
 			if again := m.count("ours"); again != ours {
 				fmt.Printf("%s: another run gives %d instructions, not %d\n", t.name, again, ours)
@@ -70,14 +70,16 @@ func main() {
 		}
 		assembly, all := m.text(src)
 		accesses, misaligned := m.accesses(assembly)
-		fmt.Printf("%-8s %10d %10d %10d  %5.2f %8d %8d %10d %8d\n", t.name, ours, purego, ecdh,
-			float64(ecdh)/float64(ours), size(assembly), size(all), accesses, misaligned)
+		fmt.Printf("%-8s %10.1f %10.1f %10.1f  %5.2f %8d %8d %10d %8d\n", t.name, thousands(ours), thousands(purego), thousands(ecdh),
+			float64(ecdh)/float64(ours), size(assembly), size(all), accesses/1000, misaligned)
 		failed = failed || misaligned > 0 || t.most > 0 && ours > t.most
 	}
 	if failed {
 		os.Exit(1)
 	}
 }
+
+func thousands(n int) float64 { return float64(n) / 1000 }
 
 func check(err error) {
 	if err != nil {
@@ -141,6 +143,16 @@ func (m *machine) count(what string) (least int) {
 		}
 	}
 	return least
+}
+
+// least is count for code that runs long enough to be preempted, which takes some 3,000
+// instructions.
+func (m *machine) least(what string) int {
+	n := m.count(what)
+	for range runs {
+		n = min(n, m.count(what))
+	}
+	return n
 }
 
 var textLine = regexp.MustCompile(`(?m)^TEXT ·(\w+)\(SB\)`)
