@@ -20,6 +20,7 @@ import (
 // A plan is what one boot does.
 type plan struct {
 	MS     int     // milliseconds of each transfer
+	Only   string  // not empty: the one test to do, between two marks
 	Phases []phase // one after the other
 }
 
@@ -31,6 +32,7 @@ type phase struct {
 	Env    []string // of the daemons
 	Nice   int      // of the daemons
 	Queue  int      // txqueuelen of the tunnel's interfaces, 0 for what they come with
+	Simple bool     // the wire's interfaces take packets one by one, as most routers' do
 	Outer6 bool     // the tunnel's own datagrams are IPv6
 	Check  int      // not 0: compare the content of so many bytes each way, measure nothing
 }
@@ -57,7 +59,7 @@ func main() {
 		cpu, _ := os.ReadFile("/proc/cpuinfo")
 		emit(map[string]any{"kernel": strings.TrimSpace(string(version)), "cpu": string(cpu)})
 		for _, ph := range p.Phases {
-			guarded(ph.Name, func() { ph.run(p.MS) })
+			guarded(ph.Name, func() { ph.run(p) })
 		}
 	})
 	emit(map[string]any{"done": true})
@@ -227,9 +229,13 @@ const port = "5001"
 // A testbed is a phase set up.
 type testbed struct {
 	*phase
+	plan
 	a, b   *end
 	result map[string]any
 }
+
+// at says what comes next, for whoever watches.
+func (t *testbed) at(what string) { fmt.Printf("%s: %s\n", t.Name, what) }
 
 func (t *testbed) ends() [2]*end { return [2]*end{t.a, t.b} }
 
@@ -255,9 +261,14 @@ func (t *testbed) memory(name, field string) {
 	}
 }
 
-func (ph *phase) run(ms int) {
-	t := &testbed{phase: ph, a: newEnd(1, ph.A), b: newEnd(2, ph.B), result: map[string]any{"phase": ph.Name}}
+func (ph *phase) run(p plan) {
+	t := &testbed{phase: ph, plan: p, a: newEnd(1, ph.A), b: newEnd(2, ph.B), result: map[string]any{"phase": ph.Name}}
 	cable(t.a, t.b)
+	if t.Simple {
+		for _, e := range t.ends() {
+			e.in(func() { simple(e.wire) })
+		}
+	}
 	mended := unaligned()
 	defer func() {
 		for _, e := range t.ends() {
@@ -273,6 +284,7 @@ func (ph *phase) run(ms int) {
 		to4, to6 = t.b.tunnel4.Addr(), t.b.tunnel6.Addr()
 	}
 
+	t.at("first flow")
 	// The handshake, and the first growth of the heap, are not measured.
 	_, r := receiver(t.b, "sink", "tcp", port)
 	sender(t.a, "send", "tcp", to4.String(), port, "300", "16384")
@@ -281,7 +293,7 @@ func (ph *phase) run(ms int) {
 	if ph.Check != 0 {
 		t.compare(to4, to6)
 	} else {
-		t.measure(to4.String(), ms)
+		t.measure(to4.String(), p.MS)
 	}
 	t.result["unaligned"] = unaligned() - mended
 	emit(t.result)
@@ -319,13 +331,19 @@ func (t *testbed) measure(to string, ms int) {
 	for _, w := range []struct{ name, proto, size string }{
 		{"tcp", "tcp", "16384"}, {"udp1392", "udp", "1392"}, {"udp8192", "udp", "8192"},
 	} {
+		if !t.wanted(w.name) {
+			continue
+		}
+		t.at(w.name)
 		var sent, again, sent1, again1 uint64
 		t.a.in(func() { sent, again = segments() })
-		before := t.cpu()
 		_, r := receiver(t.b, "sink", w.proto, port)
+		t.mark()
+		before := t.cpu()
 		tx := sender(t.a, "send", w.proto, to, port, window, w.size)
 		rx := r()
 		after := t.cpu()
+		t.mark()
 		t.a.in(func() { sent1, again1 = segments() })
 		m := map[string]any{"kbps": rx.kbps(), "bytes": rx.Bytes, "sent": tx.Bytes, "sender_cpu_us": tx.CPU,
 			"daemon_cpu_us": [2]int64{(after[0] - before[0]) / 1000, (after[1] - before[1]) / 1000}}
@@ -334,6 +352,30 @@ func (t *testbed) measure(to string, ms int) {
 		}
 		t.result[w.name] = m
 	}
+	if t.Only == "" {
+		t.latency(to, ms)
+	}
+	if t.A != "" && t.Only != "tcp" {
+		t.sendOnly(to, ms)
+	}
+}
+
+func (t *testbed) wanted(test string) bool { return t.Only == "" || t.Only == test }
+
+// mark tells an observer of this machine that the one test begins, or has ended.
+func (t *testbed) mark() {
+	if t.Only != "" {
+		observed()
+	}
+}
+
+//go:noinline
+func observed() { marks++ }
+
+var marks int
+
+func (t *testbed) latency(to string, ms int) {
+	t.at("latency")
 	t.result["rtt_idle"] = t.ping(to, ms)
 	_, r := receiver(t.b, "sink", "tcp", port)
 	stream := make(chan bool)
@@ -346,9 +388,6 @@ func (t *testbed) measure(to string, ms int) {
 	t.result["rtt_load"] = t.ping(to, 2*ms)
 	<-stream
 	r()
-	if t.A != "" {
-		t.sendOnly(to, ms)
-	}
 }
 
 func (t *testbed) ping(to string, ms int) map[string]int64 {
@@ -373,6 +412,7 @@ func (t *testbed) sendOnly(to string, ms int) {
 	drain := netip.MustParsePrefix("198.51.100.1/24")
 	t.a.in(func() {
 		addLink("drain", "dummy")
+		simple("drain")
 		up("drain", 1500, drain)
 		t.a.moveEndpoint(t.b, netip.AddrPortFrom(drain.Addr().Next(), 9))
 	})
@@ -393,10 +433,16 @@ func (t *testbed) sendOnly(to string, ms int) {
 	for _, w := range []struct{ name, size, rate string }{
 		{"send1392", "1392", "0"}, {"send8192", "8192", "0"}, {"paced1392", "1392", "200"},
 	} {
+		if !t.wanted(w.name) {
+			continue
+		}
+		t.at(w.name)
 		n0, cpu0 := settled(), t.cpu()
+		t.mark()
 		tx := sender(t.a, "send", "udp", to, port, strconv.Itoa(ms), w.size, w.rate)
 		n1 := packets()
 		n2, cpu2 := settled(), t.cpu()
+		t.mark()
 		m := map[string]any{"packets": n1 - n0, "drained": n2 - n0, "us": tx.US, "offered": tx.Calls, "sender_cpu_us": tx.CPU}
 		if t.a.daemon != nil {
 			m["daemon_cpu_ns_per_packet"] = (cpu2[0] - cpu0[0]) / max(1, int64(n2-n0))
@@ -423,6 +469,7 @@ func (t *testbed) compare(to4, to6 netip.Addr) {
 		from, to *end
 		addr     netip.Addr
 	}{{"ab4", t.a, t.b, to4}, {"ba4", t.b, t.a, from4}, {"ab6", t.a, t.b, to6}, {"ba6", t.b, t.a, from6}} {
+		t.at("check " + w.name)
 		_, r := receiver(w.to, "check", "tcp", port)
 		tx := sender(w.from, "fill", "tcp", w.addr.String(), port, strconv.Itoa(t.Check))
 		rx := r()

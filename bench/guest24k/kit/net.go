@@ -261,6 +261,12 @@ func removeLink(name string) {
 	netlink(rtnl.LinkRequest(unix.RTM_DELLINK, 0, index(name)))
 }
 
+// simple makes the interface one of a simple router: what is to leave as several packets
+// is cut up before it gets there. (A dummy takes it whole, and counts it as one.)
+func simple(name string) {
+	netlink(rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index(name)).Uint32(unix.IFLA_GSO_MAX_SEGS, 1))
+}
+
 func queue(name string, length int) {
 	netlink(rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index(name)).Uint32(unix.IFLA_TXQLEN, uint32(length)))
 }
