@@ -131,3 +131,19 @@ func sum32(b []byte) uint32 {
 	}
 	return s
 }
+
+// equal compares parts of packets, of the same length. What the runtime has goes byte by
+// byte on MIPS.
+func equal(a, b []byte) bool {
+	p, q := unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b))
+	if bits.UintSize == 64 || (uintptr(p)|uintptr(q)|uintptr(len(a)))&3 != 0 {
+		return string(a) == string(b)
+	}
+	for n := len(a); n > 0; n -= 4 {
+		if *(*uint32)(p) != *(*uint32)(q) {
+			return false
+		}
+		p, q = unsafe.Add(p, 4), unsafe.Add(q, 4)
+	}
+	return true
+}

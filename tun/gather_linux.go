@@ -178,9 +178,9 @@ func (r *run) sameStream(p []byte, protocol byte) bool {
 		return false
 	}
 	if p[0]>>4 == 4 {
-		return string(p[12:20]) == string(q[12:20])
+		return equal(p[12:20], q[12:20])
 	}
-	return string(p[8:40]) == string(q[8:40])
+	return equal(p[8:40], q[8:40])
 }
 
 // goesOn reports whether p, of the same stream, continues the run.
@@ -207,8 +207,8 @@ func (r *run) goesOn(p []byte, headers int) bool {
 	}
 	t, u := p[r.ip:headers], q[r.ip:headers]
 	// Acknowledgement, window, urgent pointer and options are the same.
-	return be.Uint32(t[4:]) == r.seq && string(t[8:13]) == string(u[8:13]) &&
-		string(t[14:16]) == string(u[14:16]) && string(t[18:]) == string(u[18:])
+	return be.Uint32(t[4:]) == r.seq && equal(t[8:12], u[8:12]) && t[12] == u[12] &&
+		t[14] == u[14] && t[15] == u[15] && t[18] == u[18] && t[19] == u[19] && equal(t[20:], u[20:])
 }
 
 // valid verifies the checksums of a packet.
@@ -368,7 +368,7 @@ func (g *gatherer) alone(buf []byte) {
 
 // hand hands over one packet as it is.
 func (g *gatherer) hand(iov []unix.Iovec) {
-	clear(unsafe.Slice(iov[0].Base, vnetSize))
+	*(*[vnetSize]byte)(unsafe.Pointer(iov[0].Base)) = [vnetSize]byte{}
 	if errno := g.write(iov); errno != 0 {
 		g.failed(errno)
 	}
