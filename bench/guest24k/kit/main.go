@@ -377,16 +377,23 @@ var marks int
 func (t *testbed) latency(to string, ms int) {
 	t.at("latency")
 	t.result["rtt_idle"] = t.ping(to, ms)
-	_, r := receiver(t.b, "sink", "tcp", port)
-	stream := make(chan bool)
+	c, r := receiver(t.b, "sink", "tcp", port)
+	stream := make(chan any)
 	go func() {
-		defer close(stream)
-		defer func() { recover() }() // the stream's end is not what is measured
+		defer func() {
+			err := recover()
+			if err != nil {
+				c.Process.Kill()
+			}
+			stream <- err
+		}()
 		sender(t.a, "send", "tcp", to, port, strconv.Itoa(2*ms+500), "16384")
 	}()
 	time.Sleep(300 * time.Millisecond)
 	t.result["rtt_load"] = t.ping(to, 2*ms)
-	<-stream
+	if err := <-stream; err != nil {
+		panic(err)
+	}
 	r()
 }
 
