@@ -506,31 +506,50 @@ func TestStagedBytesOfAllPeers(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		for _, y := range peers[:4] {
-			fill(y, 200)
+		// Four that have as much as they may: a fifth each, and one for others.
+		for range 8 {
+			for _, y := range peers[:4] {
+				fill(y, 100)
+			}
 		}
-		total := 0
-		for _, y := range peers {
-			total += x.stagedOf(y)
+		const share = maxStagedBytes / 5 / 1400
+		for i, y := range peers[:4] {
+			if n := x.stagedOf(y); n < share-2 || n > share+2 {
+				t.Errorf("peer %d: %d packets staged, want %d", i, n, share)
+			}
 		}
-		if want := maxStagedBytes / 1400; total != want || x.stagedBytes.Load() < 0 {
-			t.Errorf("%d packets of 1400 bytes staged, want %d; %d bytes left", total, want, x.stagedBytes.Load())
+		// A newcomer gets half of what is left.
+		fill(peers[4], 200)
+		if n := x.stagedOf(peers[4]); n < share/2-2 || n > share/2+2 {
+			t.Errorf("a newcomer: %d packets staged, want %d", n, share/2)
 		}
-		// The device is full: a peer that has none gets none, one that has some
-		// drops its oldest.
-		fill(peers[4], 1)
-		if n := x.stagedOf(peers[4]); n != 0 {
-			t.Errorf("%d packets beyond what the device may keep", n)
+		newest := func() int {
+			return inPeer(x, peers[2], func(p *Peer) int {
+				return len(p.staged.ring[(p.staged.first+p.staged.n-1)%len(p.staged.ring)])
+			})
 		}
-		before := x.stagedOf(peers[2]) // fewer than maxStaged
+		before := newest()
 		x.tun.Inject(x.packet(peers[2], 1399))
 		synctest.Wait()
-		newest := inPeer(x, peers[2], func(p *Peer) int {
-			return len(p.staged.ring[(p.staged.first+p.staged.n-1)%len(p.staged.ring)])
-		})
-		if n := x.stagedOf(peers[2]); n != before || newest != 1399 {
-			t.Errorf("%d packets staged, the newest of %d bytes; want %d, 1399", n, newest, before)
+		if got := newest(); before != 1400 || got != 1399 {
+			t.Errorf("the newest packet had %d bytes, and has %d; want 1400, 1399", before, got)
 		}
+
+		// The device is full: a peer that has none gets none, one that has some drops
+		// what it must.
+		left := x.stagedBytes.Swap(0)
+		late := &node{addr: netip.AddrFrom4([4]byte{192, 0, 2, 30}), inner: netip.AddrFrom4([4]byte{10, 0, 1, 30}), private: noise.PrivateKey{5: 30}}
+		late.private.Clamp()
+		x.knows(t, late, true)
+		fill(late, 1)
+		if n := x.stagedOf(late); n != 0 {
+			t.Errorf("%d packets beyond what the device may keep", n)
+		}
+		fill(peers[2], 1)
+		if n := x.stagedOf(peers[2]); n == 0 || x.stagedBytes.Load() < 0 {
+			t.Errorf("a peer that had some has %d packets; %d bytes left", n, x.stagedBytes.Load())
+		}
+		x.stagedBytes.Add(left)
 		x.configure(t, conf.Update{ReplacePeers: true})
 		if got := x.stagedBytes.Load(); got != maxStagedBytes {
 			t.Errorf("%d bytes left after the peers are gone, want %d", got, maxStagedBytes)

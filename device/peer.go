@@ -75,17 +75,20 @@ func (p *Peer) reschedule(s *schedule) bool {
 const maxStaged = 128
 
 // stagedPackets is a queue of copies of packets, bounded by maxStaged and by the
-// device's stagedBytes: the oldest gives way.
+// device's stagedBytes: the oldest gives way. A queue is never longer than what it
+// leaves for others, so that peers that do not answer cannot take it all: n of them get
+// 1/(n+1) each.
 type stagedPackets struct {
 	ring  [][]byte // grows up to maxStaged
 	first int
 	n     int
+	bytes int32
 }
 
 // push appends a copy of packet, with room for its padding. budget is what the device has left in bytes.
 func (q *stagedPackets) push(packet []byte, budget *atomic.Int32) {
 	size := int32(len(packet))
-	for q.n == maxStaged || q.n > 0 && budget.Load() < size {
+	for q.n == maxStaged || q.n > 0 && budget.Load() < q.bytes+2*size {
 		q.drop(budget)
 	}
 	if budget.Add(-size) < 0 {
@@ -101,6 +104,7 @@ func (q *stagedPackets) push(packet []byte, budget *atomic.Int32) {
 	}
 	q.ring[(q.first+q.n)%len(q.ring)] = append(make([]byte, 0, len(packet)+tun.MaxPadding), packet...)
 	q.n++
+	q.bytes += size
 }
 
 // pop takes out the oldest packet; nil: there is none.
@@ -123,13 +127,16 @@ func (q *stagedPackets) unpop(packet []byte, budget *atomic.Int32) {
 		return
 	}
 	budget.Add(-int32(len(packet)))
+	q.bytes += int32(len(packet))
 	q.first = (q.first + len(q.ring) - 1) % len(q.ring)
 	q.ring[q.first] = packet
 	q.n++
 }
 
 func (q *stagedPackets) drop(budget *atomic.Int32) {
-	budget.Add(int32(len(q.ring[q.first])))
+	size := int32(len(q.ring[q.first]))
+	budget.Add(size)
+	q.bytes -= size
 	q.ring[q.first] = nil
 	q.first = (q.first + 1) % len(q.ring)
 	q.n--
