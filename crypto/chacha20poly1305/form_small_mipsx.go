@@ -11,7 +11,7 @@ import "unsafe"
 //	bytes of text, assembly                1,984 (5,952)   1,756 (4,708)
 //	bytes of text, package in wgd         19,908 (24,968) 19,680 (22,696)
 //	instructions a byte, seal of 1420, r2  27.12 (22.96)   25.74 (21.93)
-//	                                   r1  44.54 (35.79)   40.32 (32.51)
+//	                                   r1  44.54 (35.79)   40.33 (32.51)
 //
 // In brackets without the tag. Counted by bench/run; the package by go tool nm -size.
 
