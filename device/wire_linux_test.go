@@ -81,7 +81,7 @@ func TestUDPTunnelOverASmallMTU(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	const size = 32 << 20
+	const size = 8 << 20
 	transfer := func() time.Duration {
 		t.Helper()
 		begin := time.Now()
@@ -123,9 +123,12 @@ func TestUDPTunnelOverASmallMTU(t *testing.T) {
 	}
 	transfer() // the session, and the slow start
 	wide := transfer()
-	if !a.bind.Load().v4.(*udpConn).out.paths.works {
+	out := &a.bind.Load().v4.(*udpConn).out
+	out.mu.Lock()
+	if !out.paths.works {
 		t.Error("segments do not go together")
 	}
+	out.mu.Unlock()
 	we.ip("route add 10.9.0.2/32 dev w0 mtu 1280")
 	narrow := transfer()
 	t.Logf("%d bytes in %v, over an MTU of 1280 in %v", size, wide, narrow)
