@@ -430,7 +430,7 @@ func (k *Kernel) ioctl(req uint, ifr *unix.Ifreq) error {
 // calling thread's, unless another process handed us the TUN or the interface
 // was moved; kernels before 5.8 cannot tell (TUNGETDEVNETNS).
 func (k *Kernel) openNetlink() error {
-	fd, err := rtnl.Socket(unix.SOCK_NONBLOCK, unix.RTMGRP_LINK)
+	fd, err := rtnl.Socket(unix.SOCK_NONBLOCK, unix.RTMGRP_LINK|rtnl.GroupNetconf)
 	if err != nil {
 		return err
 	}
@@ -475,7 +475,7 @@ func socketIn(ns int) (fd int, err error) {
 		defer close(done)
 		runtime.LockOSThread()
 		if err = unix.Setns(ns, unix.CLONE_NEWNET); err == nil {
-			fd, err = rtnl.Socket(unix.SOCK_NONBLOCK, unix.RTMGRP_LINK)
+			fd, err = rtnl.Socket(unix.SOCK_NONBLOCK, unix.RTMGRP_LINK|rtnl.GroupNetconf)
 		}
 	}()
 	<-done
@@ -486,6 +486,7 @@ func (k *Kernel) Watch(f func(State)) error {
 	buf := make([]byte, rtnl.BufferSize)
 	var last State
 	index := 0 // of the interface; 0: not known yet in this namespace
+	bound := superBounds{k: k}
 	err := k.askState()
 	for {
 		if k.closed.Load() {
@@ -509,14 +510,16 @@ func (k *Kernel) Watch(f func(State)) error {
 			err = readErr
 		}
 		for m := range rtnl.Messages(buf[:max(n, 0)]) {
+			if c, ok := m.Netconf(); ok && c.Index == index {
+				bound.forwarding(nl, c)
+				continue
+			}
 			switch l, isLink := m.Link(); {
 			case m.Type == unix.RTM_NEWLINK && isLink && (l.Index == index || index == 0 && l.Name == k.Name()):
 				index = l.Index
+				bound.follow(nl, l)
 				s := State{Name: l.Name, Index: l.Index, MTU: l.MTU, Up: l.Flags&unix.IFF_UP != 0}
 				if s != last {
-					if s.MTU != last.MTU {
-						k.boundSuper(nl, s)
-					}
 					last = s
 					k.link.Store(&s)
 					f(s)

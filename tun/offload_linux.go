@@ -62,7 +62,8 @@ const (
 	perMessage  = 32    // bytes that a transport message adds to a packet: §5.4.6
 
 	gsoMaxSize   = 65536 // what a device has by default
-	tcpHeaderMax = 320   // what the kernel's TCP leaves room for in it: MAX_TCP_HEADER, of 128 to 320
+	gsoMaxSegs   = 65535
+	tcpHeaderMax = 320 // what the kernel's TCP leaves room for in it: MAX_TCP_HEADER, of 128 to 320
 )
 
 // superBound returns the gso_max_size and gso_max_segs with which TCP makes super-packets
@@ -73,15 +74,50 @@ func superBound(mtu int) (size, packets int) {
 	return min(packets*(mtu-40)+tcpHeaderMax+1, gsoMaxSize), packets
 }
 
-// boundSuper tells the kernel, which Linux 4.16 and later allow. A refusal, which Watch
-// finds harmless, costs a second datagram for a super-packet.
-func (k *Kernel) boundSuper(nl io.Writer, s State) {
-	if k.vnet {
-		size, packets := superBound(s.MTU)
-		nl.Write(rtnl.LinkRequest(unix.RTM_NEWLINK, 0, s.Index).
-			Uint32(unix.IFLA_GSO_MAX_SIZE, uint32(size)).
-			Uint32(unix.IFLA_GSO_MAX_SEGS, uint32(packets)))
+// superBounds tells the kernel, as Linux 4.16 and later allow. A refusal, which Watch finds
+// harmless, costs a second datagram for a super-packet.
+//
+// What a router forwards comes in super-packets that others made, of 64 kB if there are
+// many. Those that are over the bounds the kernel cuts itself, and we would read each
+// packet: so there are no bounds where packets are forwarded.
+type superBounds struct {
+	k          *Kernel
+	index, mtu int
+	forwards   [2]bool // IPv4, IPv6
+}
+
+func (b *superBounds) follow(nl io.Writer, l rtnl.Link) {
+	if !b.k.vnet || l.Index == b.index && l.MTU == b.mtu {
+		return
 	}
+	if l.Index != b.index {
+		b.forwards = [2]bool{}
+		nl.Write(rtnl.NetconfRequest(unix.AF_INET, l.Index))
+		nl.Write(rtnl.NetconfRequest(unix.AF_INET6, l.Index))
+	}
+	b.index, b.mtu = l.Index, l.MTU
+	b.set(nl)
+}
+
+func (b *superBounds) forwarding(nl io.Writer, c rtnl.Netconf) {
+	family := 0
+	if c.Family == unix.AF_INET6 {
+		family = 1
+	}
+	if b.k.vnet && b.forwards[family] != c.Forwarding {
+		b.forwards[family] = c.Forwarding
+		b.set(nl)
+	}
+}
+
+func (b *superBounds) set(nl io.Writer) {
+	size, packets := superBound(b.mtu)
+	if b.forwards[0] || b.forwards[1] {
+		size, packets = gsoMaxSize, gsoMaxSegs
+	}
+	nl.Write(rtnl.LinkRequest(unix.RTM_NEWLINK, 0, b.index).
+		Uint32(unix.IFLA_GSO_MAX_SIZE, uint32(size)).
+		Uint32(unix.IFLA_GSO_MAX_SEGS, uint32(packets)))
 }
 
 // SetQueueLength sets how many packets, super-packets or not, wait to be read.

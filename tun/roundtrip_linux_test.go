@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wgd/internal/loud"
+	"wgd/internal/rtnl"
 	"wgd/internal/seccomp"
 )
 
@@ -43,7 +44,8 @@ func newSpace(t *testing.T, n int, off Offload) *space {
 	return newSpaceFor(t, n, func(name string) (*Kernel, error) { return Create(name, Options{DefaultMTU, off}) })
 }
 
-func newSpaceFor(t *testing.T, n int, create func(name string) (*Kernel, error)) *space {
+// bareSpace makes one without a TUN.
+func bareSpace(t *testing.T) *space {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		loud.Skip(t, "needs root")
@@ -61,6 +63,13 @@ func newSpaceFor(t *testing.T, n int, create func(name string) (*Kernel, error))
 		t.Fatal("unshare:", err)
 	}
 	t.Cleanup(func() { close(s.jobs) })
+	s.ip(t, "link set lo up")
+	return s
+}
+
+func newSpaceFor(t *testing.T, n int, create func(name string) (*Kernel, error)) *space {
+	t.Helper()
+	s := bareSpace(t)
 	var err error
 	s.do(func() { s.k, err = create(fmt.Sprintf("t%d", n)) })
 	if err != nil {
@@ -81,7 +90,6 @@ func newSpaceFor(t *testing.T, n int, create func(name string) (*Kernel, error))
 	}
 	await, _ := watch(t, s.k) // which bounds super-packets
 	await("the first state", func(s State) bool { return s.Index != 0 })
-	s.ip(t, "link set lo up")
 	s.ip(t, fmt.Sprintf("addr add 10.1.0.%d/24 dev t%[1]d", n))
 	s.ip(t, fmt.Sprintf("addr add fd01::%d/64 dev t%[1]d nodad", n))
 	s.ip(t, fmt.Sprintf("link set t%d up", n))
@@ -98,6 +106,20 @@ func (s *space) ip(t *testing.T, args string) (out string) {
 	t.Helper()
 	s.do(func() { out = ip(t, strings.Fields(args)...) })
 	return out
+}
+
+// awaitLink waits until the system says something of TUN n.
+func (s *space) awaitLink(t *testing.T, n, want string) {
+	t.Helper()
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		got := s.ip(t, "-d link show t"+n)
+		if strings.Contains(got, want) {
+			return
+		}
+		if time.Since(start) > 5*time.Second {
+			t.Fatalf("want %s in %s", want, got)
+		}
+	}
 }
 
 func (s *space) sysctl(t *testing.T, name, value string) {
@@ -333,6 +355,68 @@ func TestTCPThroughTwoTUNs(t *testing.T) {
 	}
 }
 
+// What is forwarded into the TUN comes as super-packets too, as a network card joined
+// or another host's TCP made them:
+//
+//	c 10.2.0.2 — veth — 10.2.0.1 a 10.1.0.1 — TUNs — 10.1.0.2 b
+func TestForwardedThroughTwoTUNs(t *testing.T) {
+	for _, host := range []func(int) string{host4, host6} {
+		a, b := join(t, allOffloads, allOffloads, nil)
+		c := bareSpace(t)
+		var thread string
+		c.do(func() { thread = fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid()) })
+		name := uniqueName("c")
+		a.ip(t, "link add v0 mtu 1420 type veth peer name "+name+" mtu 1420")
+		moveLink(t, a, name, thread)
+		for _, args := range []string{"addr add 10.2.0.1/24 dev v0", "addr add fd02::1/64 dev v0 nodad", "link set v0 up"} {
+			a.ip(t, args)
+		}
+		for _, args := range []string{"addr add 10.2.0.2/24 dev " + name, "addr add fd02::2/64 dev " + name + " nodad",
+			"link set " + name + " up", "route add default via 10.2.0.1", "-6 route add default via fd02::1"} {
+			c.ip(t, args)
+		}
+		b.ip(t, "route add default dev t2")
+		b.ip(t, "-6 route add default dev t2")
+		if host(1) == host4(1) {
+			a.sysctl(t, "ipv4/ip_forward", "1")
+		} else {
+			a.sysctl(t, "ipv6/conf/all/forwarding", "1")
+		}
+		a.awaitLink(t, "1", "gso_max_size 65536 gso_max_segs 65535 ")
+		transfer(t, c, b, host, 16<<20)
+		a.log(t, "a")
+		b.log(t, "b")
+		// As many as a's own TCP would make: the kernel has not cut those of c.
+		if reads, packets := a.reads.Load(), a.packets.Load(); reads > packets/5 {
+			t.Errorf("%d packets in %d reads", packets, reads)
+		}
+		if n := b.counter(t, "Tcp", "InErrs"); n != 0 {
+			t.Errorf("%d packets arrived wrong", n)
+		}
+	}
+}
+
+// moveLink moves an interface of s to another namespace.
+func moveLink(t *testing.T, s *space, name, namespace string) {
+	t.Helper()
+	ns, err := os.Open(namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	s.do(func() {
+		var c *rtnl.Conn
+		if c, err = rtnl.Dial(); err != nil {
+			return
+		}
+		defer c.Close()
+		err = c.Do(rtnl.LinkRequest(unix.RTM_NEWLINK, 0, 0).String(unix.IFLA_IFNAME, name).Uint32(unix.IFLA_NET_NS_FD, uint32(ns.Fd())))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Marks of congestion on the way: CWR is on the first packet of a super-packet alone,
 // and packets with ECE or CWR pass.
 func TestECNThroughTwoTUNs(t *testing.T) {
@@ -494,6 +578,17 @@ func TestUDPThroughTwoTUNs(t *testing.T) {
 		}
 		defer far.Close()
 		defer near.Close()
+		in := make([]byte, 4000)
+		// IPv6 may need a moment after the interface is up.
+		for start := time.Now(); ; {
+			near.Write([]byte("are you there?"))
+			far.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+			if _, err := far.Read(in); err == nil {
+				break
+			} else if time.Since(start) > 5*time.Second {
+				t.Fatal(err)
+			}
+		}
 		raw, err := near.SyscallConn()
 		if err != nil {
 			t.Fatal(err)
@@ -503,7 +598,6 @@ func TestUDPThroughTwoTUNs(t *testing.T) {
 			loud.Skip(t, "no UDP_SEGMENT:", err)
 		}
 		out := make([]byte, size*count-300)
-		in := make([]byte, 4000)
 		far.SetReadDeadline(time.Now().Add(20 * time.Second))
 		for round := range rounds {
 			for i := range out {
@@ -551,16 +645,13 @@ func TestSuperBound(t *testing.T) {
 		a.ip(t, fmt.Sprintf("link set t1 mtu %d", mtu))
 		size, packets := superBound(mtu)
 		want := fmt.Sprintf("gso_max_size %d gso_max_segs %d ", size, packets)
-		var got string
-		for start := time.Now(); ; time.Sleep(time.Millisecond) {
-			if got = a.ip(t, "-d link show t1"); strings.Contains(got, want) {
-				break
-			}
-			if time.Since(start) > 5*time.Second {
-				t.Fatalf("want %s in %s", want, got)
-			}
-		}
+		a.awaitLink(t, "1", want)
 	}
+	a.sysctl(t, "ipv4/ip_forward", "1")
+	a.awaitLink(t, "1", "gso_max_size 65536 gso_max_segs 65535 ")
+	a.sysctl(t, "ipv4/ip_forward", "0")
+	size, packets := superBound(1280)
+	a.awaitLink(t, "1", fmt.Sprintf("gso_max_size %d gso_max_segs %d ", size, packets))
 	if err := a.k.SetQueueLength(77); err != nil {
 		t.Error(err)
 	}

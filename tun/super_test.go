@@ -164,6 +164,7 @@ func TestSuperPacketsThatDoNotAddUp(t *testing.T) {
 		{"less than it says, IPv6", tcp6, func(h *vnetHeader, p []byte) []byte { return p[:2000] }},
 		{"a fragment", tcp, func(h *vnetHeader, p []byte) []byte { p[6] = 0x20; return p }},
 		{"nothing", tcp, func(h *vnetHeader, p []byte) []byte { return nil }},
+		{"half a checksum behind the end", tcp, func(h *vnetHeader, p []byte) []byte { h.kind, h.start = vnetNone, uint16(len(p)-17); return p }},
 		{"a checksum behind the end", tcp, func(h *vnetHeader, p []byte) []byte { h.kind, h.start = vnetNone, 3030; return p }},
 	} {
 		h, p := c.x.super(1000)

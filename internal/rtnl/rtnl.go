@@ -172,6 +172,45 @@ func (m Message) Link() (l Link, ok bool) {
 	return l, true
 }
 
+// Groups of RTM_NEWNETCONF, as RTMGRP_ bits.
+const GroupNetconf = 1<<(unix.RTNLGRP_IPV4_NETCONF-1) | 1<<(unix.RTNLGRP_IPV6_NETCONF-1)
+
+// Attributes of RTM_NEWNETCONF, include/uapi/linux/netconf.h.
+const (
+	netconfSize       = 4 // struct netconfmsg, padded
+	netconfIndex      = 1
+	netconfForwarding = 2
+)
+
+// NetconfRequest asks for the settings of a link in one address family: Linux 3.8.
+func NetconfRequest(family byte, index int) Request {
+	return NewRequest(unix.RTM_GETNETCONF, 0, []byte{family, 0, 0, 0}).Uint32(netconfIndex, uint32(index))
+}
+
+// A Netconf is what an RTM_NEWNETCONF says of a link.
+type Netconf struct {
+	Family     byte
+	Index      int
+	Forwarding bool // packets that arrive on it are forwarded
+}
+
+// Netconf parses a message about settings. It is false if forwarding is not among them.
+func (m Message) Netconf() (c Netconf, ok bool) {
+	if m.Type != unix.RTM_NEWNETCONF || len(m.Body) < netconfSize {
+		return c, false
+	}
+	c.Family = m.Body[0]
+	for typ, v := range m.Attrs(netconfSize) {
+		switch {
+		case typ == netconfIndex && len(v) == 4:
+			c.Index = int(int32(native.Uint32(v)))
+		case typ == netconfForwarding && len(v) == 4:
+			c.Forwarding, ok = native.Uint32(v) != 0, true
+		}
+	}
+	return c, ok
+}
+
 // A Conn carries requests, one at a time, in the network namespace of the
 // thread that opened it.
 type Conn struct {

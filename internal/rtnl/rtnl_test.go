@@ -41,6 +41,11 @@ func TestLoopback(t *testing.T) {
 	if err := c.Do(LinkRequest(unix.RTM_GETLINK, 0, 0).String(unix.IFLA_IFNAME, "nosuchlink")); err != unix.ENODEV {
 		t.Errorf("an unknown link: %v, want ENODEV", err)
 	}
+	var conf Netconf
+	known := false
+	if err := c.Get(NetconfRequest(unix.AF_INET, 1), func(m Message) { conf, known = m.Netconf() }); err != nil || !known || conf.Index != 1 || conf.Family != unix.AF_INET {
+		t.Errorf("settings of link 1: %+v %v, %v", conf, known, err)
+	}
 	n := 0
 	if err := c.Dump(LinkRequest(unix.RTM_GETLINK, 0, 0), func(m Message) {
 		if l, ok := m.Link(); ok && l.Name == "lo" {
@@ -60,6 +65,7 @@ func FuzzMessages(f *testing.F) {
 		for m := range Messages(b) {
 			total += headerSize + len(m.Body)
 			m.Link()
+			m.Netconf()
 			attrs := 0
 			for _, v := range m.Attrs(LinkSize) {
 				attrs += attrHeaderSize + len(v)
