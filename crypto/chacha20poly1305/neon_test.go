@@ -4,6 +4,9 @@ package chacha20poly1305
 
 import (
 	"bytes"
+	"fmt"
+	"runtime"
+	"runtime/debug"
 	"testing"
 
 	xcrypto "golang.org/x/crypto/chacha20poly1305"
@@ -51,6 +54,50 @@ func testBatches(t *testing.T) {
 		opened, err := ours.Open(got[:0], nonce, got, nil)
 		if err != nil || !bytes.Equal(opened, text[:n]) {
 			t.Fatalf("Open of %d bytes: %v, differ from byte %d", n, err, firstDifference(opened, text))
+		}
+	}
+}
+
+// open wipes the key stream that it makes before it knows the tag, whether that is
+// right or not.
+func TestOpenLeavesNoKeyStream(t *testing.T) { each(t, testOpenLeavesNoKeyStream) }
+
+func testOpenLeavesNoKeyStream(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector's frames are its own")
+	}
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+
+	var key [8]uint32
+	setKey(&key, (*[KeySize]byte)([]byte(key0)))
+	start := [4]uint32{1, 0, 0x01234567, 0x89abcdef}
+	ks := make([]byte, 3*blockSize)
+	xorBlocksGeneric(ks, ks, &key, &start)
+	for _, n := range []int{8, 40, 64, 77, 100, 191, 192, 300} {
+		text, sealed := random("plaintext", n), make([]byte, n+Overhead)
+		iv := [4]uint32{0, start[1], start[2], start[3]}
+		seal(sealed, text, nil, &key, &iv)
+		for _, forged := range []bool{false, true} {
+			if forged {
+				sealed[n] ^= 1
+			}
+			found := remains(func() {
+				iv := [4]uint32{0, start[1], start[2], start[3]}
+				if open(text, sealed, nil, &key, &iv) == forged {
+					t.Fatalf("%d bytes, forged %t: wrong verdict", n, forged)
+				}
+			}, func(stack []byte) string {
+				for i := 0; i+8 <= min(n, len(ks)); i += 4 {
+					if bytes.Contains(stack, ks[i:i+8]) {
+						return fmt.Sprintf("key stream at %d", i)
+					}
+				}
+				return ""
+			})
+			if found != "" {
+				t.Errorf("%d bytes, forged %t: %s is left on the stack", n, forged, found)
+			}
 		}
 	}
 }
