@@ -68,6 +68,9 @@ func realTunnel(t *testing.T, off Offload) (we, far *host, ours *Device) {
 			t.Fatal(err)
 		}
 	}
+	for _, d := range []*Device{a, b} { // the hosts' threads are needed for that
+		eventually(t, func() bool { return d.bind.Load() != nil })
+	}
 	return we, far, a
 }
 
