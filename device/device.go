@@ -3,7 +3,7 @@
 // of the WireGuard paper.
 //
 // A packet on its way out is followed through send.go, noise/keypair.go and
-// udp_linux.go; on its way in through udp_linux.go and receive.go.
+// udp_write_linux.go; on its way in through udp_read_linux.go and receive.go.
 package device
 
 import (
