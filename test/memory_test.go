@@ -110,17 +110,19 @@ func iperf(a, b *end, args ...string) string {
 // WGD_SOAK set, and longer, also in a cgroup of 24 MiB without swap (A14, C34).
 func TestMemory(t *testing.T) {
 	const idleBound, bound = 8_000_000, 12_000_000
-	seconds, limited := 2, false
-	if os.Getenv("WGD_SOAK") != "" {
-		seconds, limited = 10, true
+	seconds, soak := 2, os.Getenv("WGD_SOAK") != ""
+	if soak {
+		seconds = 10
 	}
 	for _, memory := range []string{"28M", "1G"} {
 		t.Run(memory, func(t *testing.T) {
-			argv := []string{"WGD_MEMORY=" + memory, wgd(t)}
-			s := newSiegeOf(t, argv)
-			if limited {
-				limitMemory(t, s.b.daemon, 24*MiB)
+			argv := []string{"env", "WGD_MEMORY=" + memory, wgd(t)}
+			if soak {
+				in, most := limited(t, 24*MiB)
+				argv = append(in, argv...)
+				defer func() { t.Logf("the cgroup had %s bytes at most", most()) }()
 			}
+			s := newSiegeOf(t, argv)
 			a, b := s.a, s.b
 			if idle := b.rss(); idle > idleBound {
 				t.Errorf("idle: %d bytes resident, bound %d", idle, idleBound)
@@ -207,37 +209,41 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// limitMemory puts a daemon into a cgroup of its own that may have so many bytes and
-// no swap, which a daemon that takes more does not survive.
-func limitMemory(t *testing.T, d *daemon, bytes int64) {
+// limited returns the beginning of a command for a cgroup of its own that may have so
+// many bytes and no swap, which a program that wants more does not survive. most
+// returns what it had at most.
+func limited(t *testing.T, bytes int64) (argv []string, most func() string) {
 	t.Helper()
-	v1 := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
-	v2 := []string{"memory.max", "memory.swap.max"}
 	var errs []error
-	for _, kind := range []struct {
-		root  string
-		files []string
-	}{{"/sys/fs/cgroup/memory", v1}, {"/sys/fs/cgroup", v2}} {
+	for _, kind := range []struct{ root, limit, withSwap, most string }{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.max_usage_in_bytes"},
+		{"/sys/fs/cgroup", "memory.max", "memory.swap.max", "memory.peak"},
+	} {
 		dir := filepath.Join(kind.root, fmt.Sprintf("%s-%d-%d", prefix, os.Getpid(), serial.Add(1)))
-		if _, err := os.Stat(filepath.Join(kind.root, "cgroup.procs")); err != nil {
-			errs = append(errs, err)
-			continue
-		}
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		t.Cleanup(func() { d.stop(); os.Remove(dir) })
-		if err := os.WriteFile(filepath.Join(dir, kind.files[0]), []byte(strconv.FormatInt(bytes, 10)), 0); err != nil {
+		t.Cleanup(func() { os.Remove(dir) })
+		if err := os.WriteFile(filepath.Join(dir, kind.limit), []byte(strconv.FormatInt(bytes, 10)), 0); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		os.WriteFile(filepath.Join(dir, kind.files[1]), []byte(strconv.FormatInt(bytes, 10)), 0) // not every kernel counts swap
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(d.pid())), 0); err != nil {
-			errs = append(errs, err)
-			continue
+		swap := "0"
+		if kind.most == "memory.max_usage_in_bytes" {
+			swap = strconv.FormatInt(bytes, 10) // memory and swap together
 		}
-		return
+		os.WriteFile(filepath.Join(dir, kind.withSwap), []byte(swap), 0) // not every kernel counts it
+		// ip netns exec has hidden the cgroups.
+		join := fmt.Sprintf(`nsenter -t %d -m sh -c "echo $$ >$0/cgroup.procs" && exec "$@"`, os.Getpid())
+		return []string{"sh", "-c", join, dir}, func() string {
+			b, err := os.ReadFile(filepath.Join(dir, kind.most))
+			if err != nil {
+				return err.Error()
+			}
+			return strings.TrimSpace(string(b))
+		}
 	}
 	loud.Skip(t, "no cgroup with a limit of memory: ", errors.Join(errs...))
+	return nil, nil
 }
