@@ -35,7 +35,7 @@ var budgets = []struct {
 	Budget
 }{
 	// 32 MB: of 28 some 10 are free. 0.45 MB for packets, and 2.5 MB of the kernel's at
-	// worst; 1,700 peers at once. 12 ms of 100 Mbit/s may wait in, more than such a CPU
+	// worst; 2,000 peers at once. 12 ms of 100 Mbit/s may wait in, more than such a CPU
 	// needs to come back.
 	{48 << 20, Budget{Staged: 64 << 10, Arena: 96 << 10, ReceiveBuffer: 128 << 10, SendBuffer: 512 << 10, Operation: 512 << 10}},
 	// 64 MB: 0.6 MB, and 5 MB at worst.

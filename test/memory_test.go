@@ -209,6 +209,36 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// A request that a machine of 32 MB has no memory for is refused; one that it has is
+// applied within the same bound as all else.
+func TestRequestsFitTheBudget(t *testing.T) {
+	limit := device.BudgetFor(28 << 20).Operation
+	request := func(bytes int) string {
+		text := []byte("set=1\n")
+		for i := 0; len(text) < bytes-300; i++ {
+			text = fmt.Appendf(text, "public_key=%s\npreshared_key=%[1]s\nendpoint=192.0.2.9:%d\nallowed_ip=10.%d.%d.0/24\nallowed_ip=fd00:%x::/64\n",
+				asHex(newKey().public), 1+i, i>>8, i&255, i)
+		}
+		return string(text) + "\n"
+	}
+	d := newHost(t).daemon("env", "WGD_MEMORY=28M", wgd(t))
+	if got := d.uapi(request(limit + 1000)); got != fmt.Sprintf("errno=-%d\n", unix.EMSGSIZE) {
+		t.Errorf("a request of more than %d bytes: %q", limit, got)
+	}
+	if n := len(d.get("public_key")); n != 0 {
+		t.Errorf("%d peers of a refused request", n)
+	}
+	if got := d.uapi(request(limit)); got != "errno=0\n" {
+		t.Errorf("a request of %d bytes: %q", limit, got)
+	}
+	n := len(d.get("public_key"))
+	high := d.peak()
+	t.Logf("%d peers: %.1f MiB at most, then %.1f MiB", n, float64(high)/MiB, float64(d.rss())/MiB)
+	if n < 1500 || high > 12_000_000 {
+		t.Errorf("%d peers, %d bytes resident at most", n, high)
+	}
+}
+
 // limited returns the beginning of a command for a cgroup of its own that may have so
 // many bytes and no swap, which a program that wants more does not survive. most
 // returns what it had at most.
