@@ -28,6 +28,8 @@ env_mipsle = GOARCH=mipsle GOMIPS=softfloat
 UNITS  = $(shell $(GO) list ./... | grep -v '/test$$')
 CRYPTO = ./crypto/chacha20poly1305 ./crypto/curve25519 ./crypto/blake2s
 QEMU   = $(CRYPTO) ./noise ./conf
+# Tests of ./tun without an interface.
+PURE   = ^(TestSum|TestSuperPackets|TestChecksums|TestNext|TestWhat|TestMixed|TestRuns|TestRefusedRuns|TestErrors|TestGather|Fuzz)
 
 qemu_amd64  = qemu-x86_64-static
 qemu_arm64  = qemu-aarch64-static
@@ -82,6 +84,7 @@ race-test:
 qemu-test:
 	$(call on,mips,24Kc) $(QEMU)
 	$(call on,mips,24Kc) ./device
+	$(call on,mips,24Kc) -run '$(PURE)' ./tun
 	$(call on,mipsle,24Kc) $(QEMU)
 	$(call on,armv5,cortex-a7) $(QEMU)
 	$(call on,arm64,cortex-a53) $(QEMU)

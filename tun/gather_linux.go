@@ -110,7 +110,7 @@ func (g *gatherer) add(buf []byte) {
 		t := p[ip:]
 		headers = ip + int(t[12]>>4)*4
 		plain = headers >= ip+tcpSize && headers <= len(p)
-		gathers = t[13]&^tcpPSH == tcpACK && t[12]&15 == 0
+		gathers = t[13]&^tcpPSH == tcpACK
 		closes = t[13]&tcpPSH != 0
 	default:
 		plain = plain && len(p) >= headers && int(be.Uint16(p[ip+4:])) == len(p)-ip
@@ -188,7 +188,7 @@ func (r *run) goesOn(p []byte, headers int) bool {
 	be := binary.BigEndian
 	q := r.first
 	size := len(p) - headers
-	if headers != r.headers || size > r.size || r.total+size > maxPacket {
+	if headers != r.headers || size > r.size { // there is always room for r.size more bytes
 		return false
 	}
 	if p[0]>>4 == 4 {

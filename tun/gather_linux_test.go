@@ -292,7 +292,7 @@ func TestRunsAreBounded(t *testing.T) {
 	}
 }
 
-// A kernel that refuses runs gets single packets, the same and in order, from then on;
+// C06: a kernel that refuses runs gets single packets, the same and in order, from then on;
 // this is said once.
 func TestRefusedRuns(t *testing.T) {
 	for _, udp := range []bool{false, true} {
@@ -386,7 +386,7 @@ func TestGatherDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Whatever packets come, the system gets the same, in the order of their streams, also
+// C11: whatever packets come, the system gets the same, in the order of their streams, also
 // if it refuses runs.
 func FuzzGather(f *testing.F) {
 	r := rand.New(rand.NewPCG(5, 6))

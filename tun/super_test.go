@@ -160,6 +160,8 @@ func TestSuperPacketsThatDoNotAddUp(t *testing.T) {
 		{"a short TCP header", tcp, func(h *vnetHeader, p []byte) []byte { p[32] = 4 << 4; return p }},
 		{"a TCP header of all", tcp, func(h *vnetHeader, p []byte) []byte { p[32] = 15 << 4; p[3] = 80; p[2] = 0; return p[:80] }},
 		{"an IP version 5", udp, func(h *vnetHeader, p []byte) []byte { p[0] = 0x55; return p }},
+		{"another protocol", tcp, func(h *vnetHeader, p []byte) []byte { p[9] = protocolUDP; return p }},
+		{"another protocol, IPv6", tcp6, func(h *vnetHeader, p []byte) []byte { p[6] = protocolUDP; return p }},
 		{"less than it says", tcp, func(h *vnetHeader, p []byte) []byte { return p[:2000] }},
 		{"less than it says, IPv6", tcp6, func(h *vnetHeader, p []byte) []byte { return p[:2000] }},
 		{"a fragment", tcp, func(h *vnetHeader, p []byte) []byte { p[6] = 0x20; return p }},
