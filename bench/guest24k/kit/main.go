@@ -58,6 +58,9 @@ func main() {
 		version, _ := os.ReadFile("/proc/version")
 		cpu, _ := os.ReadFile("/proc/cpuinfo")
 		emit(map[string]any{"kernel": strings.TrimSpace(string(version)), "cpu": string(cpu)})
+		if p.Only != "" {
+			functions()
+		}
 		for _, ph := range p.Phases {
 			guarded(ph.Name, func() { ph.run(p) })
 		}
@@ -105,6 +108,19 @@ func modules() {
 		}
 		f.Close()
 	}
+}
+
+// functions prints the kernel's, modules included: "#", the address, the name.
+func functions() {
+	b, err := os.ReadFile("/proc/kallsyms")
+	check(err)
+	var out strings.Builder
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); strings.Contains("tTwW", f[1]) || f[2] == "_end" {
+			fmt.Fprintf(&out, "#%s %s\n", f[0][max(0, len(f[0])-8):], f[2])
+		}
+	}
+	fmt.Print(out.String())
 }
 
 // A daemon is one that has been started.
@@ -249,8 +265,9 @@ func (t *testbed) cpu() (ns [2]int64) {
 	return ns
 }
 
+// memory notes the most of what name was and what a daemon has now.
 func (t *testbed) memory(name, field string) {
-	kb := 0
+	kb, _ := t.result[name].(int)
 	for _, e := range t.ends() {
 		if e.daemon != nil {
 			kb = max(kb, e.daemon.memory(field))
@@ -409,6 +426,7 @@ func (t *testbed) ping(to string, ms int) map[string]int64 {
 // that throws it away.
 func (t *testbed) sendOnly(to string, ms int) {
 	t.memory("rss_load_kb", "VmRSS")
+	t.memory("hwm_kb", "VmHWM")
 	// Without b's end, whose keepalives would make a's endpoint roam back.
 	if t.b.daemon == nil {
 		t.b.in(func() { removeLink(t.b.tunnel) })
