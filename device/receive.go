@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"wgd/noise"
+	"wgd/tun"
 )
 
 // The way in, in call order: received, receiveBurst, receiveTransport, finish, afterBurst;
@@ -59,7 +60,7 @@ func (d *Device) receiveBurst(burst []datagram) {
 		}
 	}
 	d.finish(now)
-	_ = d.tun.Flush()
+	d.written(d.tun.Flush())
 	if len(rx.confirmed) == 0 && len(rx.retired) == 0 {
 		rx.mu.Unlock()
 		return
@@ -147,8 +148,15 @@ func (d *Device) receiveTransport(g *datagram, now noise.Instant) {
 	if g.tos&ecnMask == ecnCE {
 		setCE(packet)
 	}
-	// EIO: the interface went down. Packets are lost then, as on any interface.
-	_ = d.tun.Gather(g.data[:noise.HeaderSize+len(packet)])
+	d.written(d.tun.Gather(g.data[:noise.HeaderSize+len(packet)]))
+}
+
+// written deals with an error of writing to the TUN. When the interface went down, or
+// has no room, packets are lost, as on any interface.
+func (d *Device) written(err error) {
+	if refused, ok := err.(*tun.RefusedError); ok {
+		d.log.Errorf("%v", refused)
+	}
 }
 
 // finish books a run: the peer's lock is taken once for all its messages.

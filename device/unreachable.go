@@ -47,7 +47,7 @@ func (d *Device) sendUnreachable(packet []byte, now noise.Instant) {
 	}
 	buf := &d.tx.unreachable
 	answer := appendUnreachable(buf[tun.Headroom:tun.Headroom], packet)
-	_ = d.tun.Write(buf[:tun.Headroom+len(answer)])
+	d.written(d.tun.Write(buf[:tun.Headroom+len(answer)]))
 }
 
 // answerable reports whether an ICMP error may answer the packet: not if it is one

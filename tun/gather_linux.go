@@ -2,7 +2,6 @@ package tun
 
 import (
 	"encoding/binary"
-	"fmt"
 	"syscall"
 	"unsafe"
 
@@ -43,17 +42,6 @@ type run struct {
 	seq      uint32 // that comes next, TCP
 	iov      [maxRunLen]unix.Iovec
 	n        int // packets
-}
-
-// A RefusedError says once that the kernel does not take what is written to it in one
-// way. The packets in hand were written in another, which is kept to from then on.
-type RefusedError struct {
-	What  string
-	Errno syscall.Errno
-}
-
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the kernel does not take %s (%v)", e.What, e.Errno)
 }
 
 func newGatherer(tcp, udp, big bool, write func([]unix.Iovec) syscall.Errno) *gatherer {

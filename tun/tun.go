@@ -2,7 +2,11 @@
 // memory for tests. Packets are whole IP packets without any header in front.
 package tun
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
 
 // ErrRemoved says that the interface was deleted while it was open.
 var ErrRemoved = errors.New("interface removed")
@@ -65,6 +69,18 @@ const (
 	USO                      // UDP super-packets are read; with Vnet
 	UGRO                     // packets of one UDP stream are handed over as one; with Vnet
 )
+
+// A RefusedError of Write, Gather or Flush says, once, that the kernel does not take what
+// is written to it in one way. If there is another, the packets in hand were written in
+// that, which is kept to from then on.
+type RefusedError struct {
+	What  string // "coalesced TCP packets"
+	Errno syscall.Errno
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the kernel does not take %s (%v)", e.What, e.Errno)
+}
 
 // A State is what the system says about the interface.
 type State struct {
