@@ -2,6 +2,7 @@ package device
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,4 +40,24 @@ func TestTunnel(t *testing.T) {
 			t.Errorf("%d keepalives, want 1: a's, 10 s after b's packet", n)
 		}
 	})
+}
+
+// What is said once is, and the Logger does not remember without bound.
+func TestLogOnce(t *testing.T) {
+	var out strings.Builder
+	l := NewLogger(&out, "wg0", LogError)
+	for i := range 1000 {
+		l.once(LogError, "%s: refused", "sendmmsg")
+		l.once(LogVerbose, "quiet %d", i)
+		(*Logger)(nil).once(LogError, "nobody hears")
+	}
+	if got := out.String(); got != "wg0: sendmmsg: refused\n" {
+		t.Errorf("got %q", got)
+	}
+	for i := range 1000 {
+		l.once(LogError, "%d", i)
+	}
+	if n := len(l.told); n != maxTold {
+		t.Errorf("%d lines are remembered, want %d", n, maxTold)
+	}
 }

@@ -21,9 +21,13 @@ type Logger struct {
 	level Level
 	name  string
 
-	mu sync.Mutex
-	w  io.Writer
+	mu   sync.Mutex
+	w    io.Writer
+	told map[string]bool // by once
 }
+
+// maxTold bounds what a Logger remembers.
+const maxTold = 64
 
 // NewLogger returns a Logger for an interface.
 func NewLogger(w io.Writer, ifname string, level Level) *Logger {
@@ -35,6 +39,26 @@ func (l *Logger) Errorf(format string, args ...any) { l.printf(LogError, format,
 
 // Verbosef logs what helps to understand a fault.
 func (l *Logger) Verbosef(format string, args ...any) { l.printf(LogVerbose, format, args) }
+
+// once logs what is said once: sockets come and go, and what the kernel refuses stays.
+func (l *Logger) once(level Level, format string, args ...any) {
+	if l == nil || l.level < level {
+		return
+	}
+	line := fmt.Sprintf(format, args...)
+	l.mu.Lock()
+	told := l.told[line]
+	if !told && len(l.told) < maxTold {
+		if l.told == nil {
+			l.told = make(map[string]bool)
+		}
+		l.told[line] = true
+	}
+	l.mu.Unlock()
+	if !told {
+		l.printf(level, "%s", []any{line})
+	}
+}
 
 func (l *Logger) printf(level Level, format string, args []any) {
 	if l == nil || l.level < level {

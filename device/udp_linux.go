@@ -211,7 +211,7 @@ func setUp(fd int, v6 bool, port uint16, mark uint32, o udpOptions) (actual uint
 		}
 		if err := try(unix.SOL_UDP, x.option, x.value); err != nil {
 			has &^= x.off
-			o.log.Verbosef("%s: %v: done without", x.name, err)
+			o.log.once(LogVerbose, "%s: %v: done without", x.name, err)
 		}
 	}
 

@@ -78,7 +78,7 @@ func (r *udpReader) burst(fd int) (empty bool, err error) {
 			r.arena = make([]byte, max(r.many.size, maxDatagram))
 			r.many.close()
 			r.many = nil
-			r.log.Verbosef("recvmmsg: %v: done without", errno)
+			r.log.once(LogVerbose, "recvmmsg: %v: done without", errno)
 		default:
 			return false, r.trouble(errno)
 		}
@@ -136,7 +136,7 @@ func (r *udpReader) split(d datagram, off, n, size int) (free int) {
 		if aligned := (size + 3) &^ 3; off+(count-1)*aligned+size <= len(r.arena) {
 			stride = aligned
 			for i := count - 1; i > 0; i-- {
-				copy(r.arena[off+i*stride:], r.arena[off+i*size:off+min((i+1)*size, n)])
+				copy(r.arena[off+i*stride:], r.arena[off+i*size:off+(i+1)*size])
 			}
 		}
 	}

@@ -121,7 +121,7 @@ func (c *udpConn) send(to *endpoint, buf []byte, segs []segment) error {
 	s.said = nil
 	s.mu.Unlock()
 	for _, line := range said {
-		s.log.Errorf("%s", line)
+		s.log.once(LogError, "%s", line)
 	}
 	return err
 }
