@@ -555,6 +555,11 @@ func TestUDPOverPPP(t *testing.T) {
 	if p := v4.out.pathOf(to); p.limit != noLimit {
 		t.Errorf("limit %d by another device", p.limit)
 	}
+	eventually(t, func() bool { return len(book.lines()) == 4 })
+	is(true)
+	if lines := book.lines(); len(lines) != 4 {
+		t.Errorf("logged again: %q", lines)
+	}
 	v4.setMark(0)
 	is(false)
 	we.ip("rule add from 10.9.0.22 table 99 pref 11")
