@@ -271,6 +271,39 @@ func TestMixedStreams(t *testing.T) {
 	}
 }
 
+// What cannot be gathered does not overtake what was before, nor the other way round.
+func TestMixedWithWhatIsNotGathered(t *testing.T) {
+	for name, odd := range map[string]parcel{
+		"IPv6 extension header": {v6: true, next: 60, between: []byte{protocolTCP, 0, 1, 4, 0, 0, 0, 0}},
+		"IPv4 options":          {between: []byte{1, 1, 1, 0}},
+		"first fragment":        {fragment: 0x2000},
+		"later fragment":        {fragment: 1},
+		"acknowledgement":       {flags: tcpACK},
+		"FIN":                   {flags: tcpACK | tcpFIN},
+	} {
+		y := &system{t: t}
+		g := newGatherer(true, true, false, y.write)
+		var in [][]byte
+		for i := range 9 {
+			x := parcel{v6: odd.v6, flags: tcpACK}
+			if i%3 == 2 {
+				x = odd
+			}
+			x.src, x.dst, x.port, x.id, x.seq = 1, 2, 4000, uint16(i), uint32(i*100)
+			if name != "acknowledgement" || i%3 != 2 {
+				x.payload = make([]byte, 100)
+			}
+			p := x.bytes(false)
+			in = append(in, p)
+			g.add(withRoom(p))
+		}
+		g.flush()
+		if !slices.EqualFunc(in, y.packets, bytes.Equal) {
+			t.Errorf("%s: got\n%.60x\nwant\n%.60x", name, y.packets, in)
+		}
+	}
+}
+
 // A super-packet has at most 65535 bytes and maxRunLen packets.
 func TestRunsAreBounded(t *testing.T) {
 	for _, size := range []int{1, 1368, 8948, 30000} {
