@@ -657,6 +657,18 @@ func FuzzUDPControl(f *testing.F) {
 	})
 }
 
+// An empty socket is told to be empty, or serve would never sleep.
+func TestUDPEmptySocket(t *testing.T) {
+	for _, off := range mixes {
+		c, _, _ := listenT(t, 0, off)
+		c.raw.Control(func(fd uintptr) {
+			if empty, err := c.in.burst(int(fd)); !empty || err != nil || len(c.in.batch) != 0 {
+				t.Errorf("%07b: %v, %v, %d datagrams", off, empty, err, len(c.in.batch))
+			}
+		})
+	}
+}
+
 // The reader's buffers are as large as was asked for, and the area of recvmmsg does
 // not stay larger.
 func TestUDPReaderMemory(t *testing.T) {
@@ -698,6 +710,9 @@ func TestUDPReaderMemory(t *testing.T) {
 	b.raw.Control(func(fd uintptr) { b.in.burst(int(fd)) })
 	if n := resident(); n > size {
 		t.Errorf("%d bytes are kept, %d were asked for; at most %d", n, size, most)
+	}
+	if b.close(); unix.Madvise(m.area, unix.MADV_DONTNEED) != unix.ENOMEM {
+		t.Error("the area is still there")
 	}
 	mapMemory = func(int, int64, int, int, int) ([]byte, error) { return nil, unix.ENOMEM }
 	defer func() { mapMemory = unix.Mmap }()
