@@ -110,7 +110,7 @@ func iperf(a, b *end, args ...string) string {
 // WGD_SOAK set, and longer, also in a cgroup of 24 MiB without swap (A14, C34).
 func TestMemory(t *testing.T) {
 	const idleBound, bound = 8_000_000, 12_000_000
-	seconds, soak := 2, os.Getenv("WGD_SOAK") != ""
+	seconds, soak := 1, os.Getenv("WGD_SOAK") != ""
 	if soak {
 		seconds = 10
 	}

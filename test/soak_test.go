@@ -150,7 +150,7 @@ func TestSoak(t *testing.T) {
 		growth   = 1 * MiB // of the second half over the first
 		rate     = 2_000_000
 	)
-	length := soakTime(t, 16*time.Second)
+	length := soakTime(t, 12*time.Second)
 	tun := newTunnel(t, tunnelOptions{a: []string{wgd(t)}, b: []string{wgd(t)}})
 	ends := []*end{tun.a, tun.b}
 	tun.a.ping(tun.b.inner4, 2)
