@@ -25,9 +25,9 @@ var linux3_2 = []string{
 	"madvise:*:*:16+=EINVAL",                                 // MADV_DONTDUMP, 3.4
 	fmt.Sprintf("madvise:*:*:%d=EINVAL", unix.MADV_FREE),     // 4.5
 
-	fmt.Sprintf("ioctl:%#x=EINVAL", unix.TUNGETDEVNETNS),                                 // 5.8
+	fmt.Sprintf("ioctl:%#x=EINVAL", uint32(unix.TUNGETDEVNETNS)),                         // 5.8
 	fmt.Sprintf("ioctl:%#x=ENOTTY", unix.SIOCGSKNS),                                      // 4.10
-	fmt.Sprintf("ioctl:%#x:&0x60=EINVAL", unix.TUNSETOFFLOAD),                            // TUN_F_USO4 and 6, 6.2
+	fmt.Sprintf("ioctl:%#x:&0x60=EINVAL", uint32(unix.TUNSETOFFLOAD)),                    // TUN_F_USO4 and 6, 6.2
 	fmt.Sprintf("setsockopt:%d:%d=ENOPROTOOPT", unix.SOL_SOCKET, unix.SO_REUSEPORT),      // 3.9
 	fmt.Sprintf("setsockopt:%d:41+=ENOPROTOOPT", unix.SOL_SOCKET),                        // SO_WIFI_STATUS, 3.3
 	fmt.Sprintf("setsockopt:%d:%d+=ENOPROTOOPT", unix.SOL_UDP, unix.UDP_NO_CHECK6_TX),    // 3.16; UDP_SEGMENT, UDP_GRO
@@ -46,8 +46,8 @@ var optional = []string{
 	fmt.Sprintf("setsockopt:%d:%d=ENOPROTOOPT", unix.SOL_IPV6, unix.IPV6_RECVPKTINFO),
 	fmt.Sprintf("setsockopt:%d:%d=ENOPROTOOPT", unix.SOL_IPV6, unix.IPV6_RECVTCLASS),
 	fmt.Sprintf("setsockopt:%d:%d=ENOPROTOOPT", unix.SOL_IPV6, unix.IPV6_MTU_DISCOVER),
-	fmt.Sprintf("ioctl:%#x=EINVAL", unix.TUNSETOFFLOAD),
-	fmt.Sprintf("ioctl:%#x=EINVAL", unix.TUNSETVNETHDRSZ),
+	fmt.Sprintf("ioctl:%#x=EINVAL", uint32(unix.TUNSETOFFLOAD)),
+	fmt.Sprintf("ioctl:%#x=EINVAL", uint32(unix.TUNSETVNETHDRSZ)),
 }
 
 // oldKernels are the kernels on which everything works that does not need a newer one.
