@@ -166,6 +166,7 @@ func newDevice(o Options) *Device {
 	d.oneCore = runtime.GOMAXPROCS(0) == 1
 	d.takeTurn = func() { d.takeBurst() }
 	d.tx.init()
+	d.tx.pressure.limit, d.rx.pressure.limit = transmitLimit, receiveLimit
 	d.rx.crew.init(crewSize(), d.rx.openDatagram)
 	return d
 }

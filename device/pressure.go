@@ -15,8 +15,10 @@ import (
 // and ever more as long as the queue stands, as CoDel does (RFC 8289).
 //
 // How long a queue has stood says less than how long its packets have waited, but
-// costs nothing. Whoever owns the queue guards it. The zero value is no pressure.
+// costs nothing. Whoever owns the queue guards it.
 type pressure struct {
+	limit int // the highest level
+
 	standing bool          // the last burst left something
 	since    noise.Instant // when that began
 	pressing bool          // it has been so for standingTime
@@ -37,7 +39,14 @@ const standingTime = noise.Instant(20 * time.Millisecond)
 
 // shares are the messages in ten thousand that each level drops. Level 1 is one
 // message in all.
-var shares = [...]int{0, 0, 40, 160, 625, 2500, 5000, 7500, 9000}
+var shares = [...]int{0, 0, 40, 160, 625, 2500, 5000, 7500}
+
+// To have read a packet from the interface only to drop it costs a quarter of carrying
+// it, which is as much as can be spent on fairness; a datagram costs a tenth.
+const (
+	transmitLimit = 5
+	receiveLimit  = 7
+)
 
 // tell is called after each burst; left: there is more.
 func (q *pressure) tell(left bool, now noise.Instant) {
@@ -52,7 +61,7 @@ func (q *pressure) tell(left bool, now noise.Instant) {
 	}
 	switch {
 	case q.pressing:
-		q.level = min(q.level+1, len(shares)-1)
+		q.level = min(q.level+1, q.limit)
 	case !left && q.level > 0:
 		q.level--
 	default:

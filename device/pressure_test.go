@@ -23,13 +23,13 @@ func TestPressure(t *testing.T) {
 		{"half the load", 1900, false, 0, 10 * time.Millisecond, 1900},
 		{"a little too much", 4200, true, 0, 30 * time.Millisecond, 3800},
 		{"twice", 8000, true, 0, 40 * time.Millisecond, 3300},
-		{"five times", 20000, true, 2, 50 * time.Millisecond, 2000},
+		{"five times", 20000, true, 40, 150 * time.Millisecond, 3000},
 	} {
 		type message struct {
 			of *Peer
 			at int
 		}
-		var q pressure
+		q := pressure{limit: receiveLimit}
 		var queue []message
 		one, other := &Peer{}, &Peer{}
 		now, sent, sentOther, lost, carried := 0, 0, 0, 0, 0
@@ -43,13 +43,18 @@ func TestPressure(t *testing.T) {
 			}
 		}
 		for now < 5e6 {
-			for sent*1e6 < now*tt.flood {
-				sent++
-				arrive(one, now)
-			}
-			for sentOther*1e6 < now*100 {
-				sentOther++
-				arrive(other, now)
+			for {
+				at, atOther := sent*1e6/tt.flood, sentOther*1e6/100
+				if min(at, atOther) > now {
+					break
+				}
+				if at < atOther {
+					sent++
+					arrive(one, at)
+				} else {
+					sentOther++
+					arrive(other, atOther)
+				}
 			}
 			if len(queue) == 0 {
 				now += 100
