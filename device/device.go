@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"wgd/internal/threads"
 	"wgd/noise"
 	"wgd/tun"
 )
@@ -401,6 +402,7 @@ func (d *Device) peer(public noise.PublicKey) *Peer {
 func (d *Device) kick(earlier bool) {
 	if earlier {
 		d.setAlarm()
+		threads.Check()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"wgd/internal/threads"
 	"wgd/noise"
 	"wgd/tun"
 )
@@ -109,6 +110,7 @@ func (d *Device) giveWay(offer func()) {
 		offer()
 	}
 	runtime.Gosched() // handshakes
+	threads.Check()
 }
 
 func (d *Device) offerReceive() {

@@ -16,6 +16,7 @@ import (
 	"wgd/conf"
 	"wgd/crypto/chacha20poly1305"
 	"wgd/device"
+	"wgd/internal/threads"
 	"wgd/netcfg"
 	"wgd/tun"
 	"wgd/uapi"
@@ -158,6 +159,7 @@ func runDaemon(name string, mtu int, configure func(*device.Device) error, ready
 		signal.Notify(signals, unix.SIGHUP)
 	}
 	signal.Ignore(unix.SIGPIPE)
+	threads.Settle()
 
 	o, err := chooseOptions()
 	if err != nil {
