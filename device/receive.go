@@ -21,7 +21,8 @@ type receiver struct {
 	bytes   int       // UDP payload of the run
 	data    bool      // a message of the run is not a keepalive
 
-	pressure pressure // on the sockets' queues
+	pressure pressure      // on the sockets' queues
+	now      noise.Instant // of the last burst
 
 	crew  crew
 	burst []datagram // in the crew's hands
@@ -34,7 +35,7 @@ type receiver struct {
 func (d *Device) received(burst []datagram, more bool) {
 	d.receiveBurst(burst)
 	d.rx.mu.Lock()
-	d.rx.pressure.tell(more, d.clock.Now())
+	d.rx.pressure.tell(more, d.rx.now)
 	d.rx.mu.Unlock()
 	if more {
 		d.giveWay(d.offerTransmit)
@@ -47,6 +48,7 @@ func (d *Device) receiveBurst(burst []datagram) {
 	rx := &d.rx
 	rx.mu.Lock()
 	now := d.clock.Now()
+	rx.now = now
 	if rx.crew.call != nil {
 		d.openTogether(burst, now)
 	}
