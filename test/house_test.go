@@ -14,9 +14,9 @@ import (
 // Imports go one way.
 func TestImports(t *testing.T) {
 	may := map[string][]string{
-		"wgd/cmd/wgd":                 {"wgd/device", "wgd/uapi", "wgd/conf", "wgd/netcfg", "wgd/tun", "wgd/noise", "wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519"},
+		"wgd/cmd/wgd":                 {"wgd/device", "wgd/uapi", "wgd/conf", "wgd/netcfg", "wgd/tun", "wgd/noise", "wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519", "wgd/internal/threads"},
 		"wgd/uapi":                    {"wgd/conf"},
-		"wgd/device":                  {"wgd/noise", "wgd/tun", "wgd/conf", "wgd/internal/rtnl"},
+		"wgd/device":                  {"wgd/noise", "wgd/tun", "wgd/conf", "wgd/internal/rtnl", "wgd/internal/threads"},
 		"wgd/noise":                   {"wgd/crypto/blake2s", "wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519"},
 		"wgd/noise/bench/guest":       {"wgd/noise"},
 		"wgd/noise/bench/run":         nil,
@@ -34,6 +34,7 @@ func TestImports(t *testing.T) {
 		"wgd/internal/loud":                       nil,
 		"wgd/internal/rtnl":                       nil,
 		"wgd/internal/seccomp":                    nil,
+		"wgd/internal/threads":                    nil,
 		"wgd/internal/seccomp/refuse":             {"wgd/internal/seccomp"},
 		"wgd/test":                                nil,
 	}
