@@ -92,6 +92,9 @@ func (d *Device) takeBurst() (more bool, err error) {
 		if more, err = d.tun.TryRead(tx.in); !more {
 			break
 		}
+		if headers := tx.in.Headers(); headers != nil {
+			d.fit(headers, now)
+		}
 		for packet := tx.in.Next(); packet != nil; packet = tx.in.Next() {
 			d.transmit(packet, now)
 			tx.taken += len(packet) + packetCost
@@ -127,6 +130,25 @@ func (d *Device) offerReceive() {
 }
 
 func (d *Device) offerTransmit() { d.tun.Poll(d.takeTurn) }
+
+// fit makes the packets of a super-packet so short that their messages leave in one
+// piece. TCP does not mind where it is cut, and messages that are to be fragmented
+// cannot be sent together.
+func (d *Device) fit(headers []byte, now noise.Instant) {
+	tx := &d.tx
+	p, _ := d.allowed.Load().destination(headers)
+	if p == nil {
+		return
+	}
+	if p != tx.peer {
+		d.flush(now)
+		d.begin(p, now)
+	}
+	if c := d.conn(&tx.to); c != nil {
+		n := c.fits(&tx.to) - noise.HeaderSize - noise.TagSize
+		tx.in.Limit(n &^ 15) // they will be padded
+	}
+}
 
 // transmit adds a packet, which has room for its padding behind it, to the burst, or
 // stages it.
@@ -295,18 +317,26 @@ func (d *Device) flushSegments(now noise.Instant) {
 
 // send hands segments to the socket of the endpoint's address family.
 func (d *Device) send(to *endpoint, buf []byte, segs []segment) error {
-	b := d.bind.Load()
-	if b == nil {
+	if d.bind.Load() == nil {
 		return errDown
 	}
-	c := b.v6
-	if to.is4() {
-		c = b.v4
-	}
+	c := d.conn(to)
 	if c == nil {
 		return errFamily
 	}
 	return c.send(to, buf, segs)
+}
+
+// conn returns the socket of the endpoint's address family; nil: there is none.
+func (d *Device) conn(to *endpoint) conn {
+	b := d.bind.Load()
+	switch {
+	case b == nil:
+		return nil
+	case to.is4():
+		return b.v4
+	}
+	return b.v6
 }
 
 // stage keeps a copy of packet until there is a keypair, and asks for one.

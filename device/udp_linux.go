@@ -48,6 +48,10 @@ type conn interface {
 	// the heap if the call is not to allocate. May be called from several goroutines.
 	send(to *endpoint, buf []byte, segs []segment) error
 
+	// fits returns the length of the longest message that leaves for an endpoint in
+	// one piece, or more than any has if that is not known. to must lie in the heap.
+	fits(to *endpoint) int
+
 	setMark(mark uint32) error
 	port() uint16
 

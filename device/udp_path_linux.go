@@ -53,6 +53,7 @@ type path struct {
 	told   bool     // a refusal was logged
 	ppp    bool     // it leaves by a PPP device
 	device int32    // by that with this index; 0: not known
+	mtu    int32    // of the route, or of that device; 0: not known
 	limit  int32    // segments of this length and longer are not joined
 	until  deadline // then there is no limit any more
 	stale  deadline // then the route is looked up again
@@ -133,7 +134,7 @@ func (s *udpWriter) choosePath(now noise.Instant) *path {
 // lookUp sees by which kind of device an endpoint is reached.
 func (s *udpWriter) lookUp(to endpoint, mark uint32) {
 	t := &s.paths
-	device, ppp := lookUpRoute(t.routes, &to, mark)
+	r := lookUpRoute(t.routes, &to, mark)
 	s.mu.Lock()
 	t.looking = false
 	if t.closed {
@@ -142,12 +143,12 @@ func (s *udpWriter) lookUp(to endpoint, mark uint32) {
 	p := t.find(to.addr.Addr(), to.scope)
 	news := false
 	if p.is(to.addr.Addr(), to.scope) {
-		news = ppp && !p.ppp
-		if device != p.device {
+		news = r.ppp && !p.ppp
+		if r.device != p.device {
 			p.limit = noLimit // that was another's
 		}
 		// Without an answer there is no reason to fear anything.
-		p.looked, p.device, p.ppp, p.stale = true, device, ppp, after(s.now(), pathFresh)
+		p.looked, p.device, p.mtu, p.ppp, p.stale = true, r.device, r.mtu, r.ppp, after(s.now(), pathFresh)
 	}
 	s.mu.Unlock()
 	if news {
@@ -163,26 +164,36 @@ func (t *pathTable) close() {
 	t.closed = true
 }
 
-// lookUpRoute asks the kernel by which device an endpoint is reached, 0 if that cannot
-// be told, and whether it is PPP.
-func lookUpRoute(c *rtnl.Conn, to *endpoint, mark uint32) (device int32, ppp bool) {
-	index, err := routeDevice(c, to, mark)
-	if err != nil && to.src.IsValid() {
-		to.forgetSource() // as it will be in sending
-		index, err = routeDevice(c, to, mark)
-	}
-	if err != nil {
-		return 0, false
-	}
-	err = c.Get(rtnl.LinkRequest(unix.RTM_GETLINK, 0, index), func(m rtnl.Message) {
-		// struct ifinfomsg: family, pad, type: 2 bytes, …
-		ppp = len(m.Body) >= rtnl.LinkSize && binary.NativeEndian.Uint16(m.Body[2:]) == unix.ARPHRD_PPP
-	})
-	return int32(index), ppp && err == nil
+// A route is what the kernel says of the way to an endpoint; zeros: it cannot be told.
+type route struct {
+	device, mtu int32
+	ppp         bool
 }
 
-// routeDevice returns the index of the device by which packets of the socket leave.
-func routeDevice(c *rtnl.Conn, to *endpoint, mark uint32) (index int, err error) {
+func lookUpRoute(c *rtnl.Conn, to *endpoint, mark uint32) route {
+	r, err := askRoute(c, to, mark)
+	if err != nil && to.src.IsValid() {
+		to.forgetSource() // as it will be in sending
+		r, err = askRoute(c, to, mark)
+	}
+	if err != nil {
+		return route{}
+	}
+	c.Get(rtnl.LinkRequest(unix.RTM_GETLINK, 0, int(r.device)), func(m rtnl.Message) {
+		if l, ok := m.Link(); ok {
+			// struct ifinfomsg: family, pad, type: 2 bytes, …
+			r.ppp = binary.NativeEndian.Uint16(m.Body[2:]) == unix.ARPHRD_PPP
+			if r.mtu == 0 {
+				r.mtu = int32(l.MTU)
+			}
+		}
+	})
+	return r
+}
+
+// askRoute asks for the device by which packets of the socket leave, and for the MTU
+// of the route, if it has one of its own.
+func askRoute(c *rtnl.Conn, to *endpoint, mark uint32) (found route, err error) {
 	// struct rtmsg: family, bits of the destination, bits of the source, …
 	var body [rtnl.RouteSize]byte
 	addr, src := to.addr.Addr(), to.src
@@ -209,15 +220,40 @@ func routeDevice(c *rtnl.Conn, to *endpoint, mark uint32) (index int, err error)
 	}
 	err = c.Get(r, func(m rtnl.Message) {
 		for typ, v := range m.Attrs(rtnl.RouteSize) {
-			if typ == unix.RTA_OIF && len(v) == 4 {
-				index = int(binary.NativeEndian.Uint32(v))
+			switch {
+			case typ == unix.RTA_OIF && len(v) == 4:
+				found.device = int32(binary.NativeEndian.Uint32(v))
+			case typ == unix.RTA_METRICS:
+				for typ, v := range rtnl.Attrs(v) {
+					if typ == unix.RTAX_MTU && len(v) == 4 {
+						found.mtu = int32(binary.NativeEndian.Uint32(v))
+					}
+				}
 			}
 		}
 	})
-	if err == nil && index == 0 {
+	if err == nil && found.device == 0 {
 		err = unix.ENETUNREACH
 	}
-	return index, err
+	return found, err
+}
+
+// fits returns the length of the longest message that leaves for an endpoint in one
+// piece, or noLimit.
+func (c *udpConn) fits(to *endpoint) int {
+	s := &c.out
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	addr := to.addr.Addr()
+	p := s.paths.find(addr, to.scope)
+	if !p.is(addr, to.scope) || p.mtu == 0 {
+		return noLimit
+	}
+	const udp = 8
+	if c.v6 {
+		return int(p.mtu) - ipv6HeaderSize - udp
+	}
+	return int(p.mtu) - ipv4HeaderSize - udp
 }
 
 // blame is called when the first segment of a message that was refused went on its own.
@@ -239,6 +275,7 @@ func (s *udpWriter) blame() {
 		p.limit = 0
 	}
 	p.until = after(p.used, pathRetry)
+	p.stale = 0 // what is known of the route is out of date
 	if !p.told && !s.noGSO && p.used >= t.quiet {
 		p.told, t.quiet = true, after(p.used, pathQuiet)
 		s.say("%v: UDP_SEGMENT of %d bytes: %v: sent one by one", p.addr, s.suspectSize, errno)

@@ -6,7 +6,11 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,10 +139,51 @@ func TestUDPTunnelOverASmallMTU(t *testing.T) {
 	we.ip("route add 10.9.0.2/32 dev w0 mtu 1280")
 	narrow := transfer()
 	t.Logf("%d bytes in %v, over an MTU of 1280 in %v", size, wide, narrow)
+	// The route has been asked since: TCP is cut so that nothing is fragmented.
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		to := &endpoint{addr: netip.MustParseAddrPort("10.9.0.2:51820")}
+		if n := a.bind.Load().v4.fits(to); n == 1280-28 {
+			break
+		} else if time.Since(begin) > patience {
+			t.Fatalf("messages of %d bytes are believed to fit", n)
+		}
+	}
+	before := we.fragments(t)
+	t.Logf("then in %v", transfer())
+	if n := we.fragments(t) - before; n > size/1400/20 {
+		t.Errorf("%d fragments were sent", n)
+	}
 	// What is lost by going one by one: wireguard-go would take 20 minutes.
 	if narrow > 10*wide+time.Second {
 		t.Errorf("%d bytes in %v, over an MTU of 1280 in %v", size, wide, narrow)
 	}
+}
+
+// fragments returns how many IPv4 fragments the host has made.
+func (h *host) fragments(t *testing.T) (n int) {
+	t.Helper()
+	h.do(func() {
+		b, err := os.ReadFile("/proc/thread-self/net/snmp")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var names []string
+		for line := range strings.Lines(string(b)) {
+			f := strings.Fields(line)
+			switch {
+			case f[0] != "Ip:":
+			case names == nil:
+				names = f
+			default:
+				n, err = strconv.Atoi(f[slices.Index(names, "FragCreates")])
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	return n
 }
 
 // Packets that pass real interfaces and sockets allocate nothing.

@@ -274,7 +274,8 @@ func (w *world) open(at netip.AddrPort) (*memConn, error) {
 	return c, nil
 }
 
-func (c *memConn) poll() {}
+func (c *memConn) poll()              {}
+func (c *memConn) fits(*endpoint) int { return noLimit }
 
 func (c *memConn) serve(handle func([]datagram, bool)) error {
 	for {

@@ -148,6 +148,26 @@ func (s *Super) cut(p []byte, h vnetHeader) bool {
 	return true
 }
 
+// Headers returns the IP header, and more, of what Next will cut into several packets;
+// nil if it will not.
+func (s *Super) Headers() []byte {
+	if s.headers == 0 || s.pos+s.size >= s.end {
+		return nil
+	}
+	return s.buf[s.pos-s.headers : s.pos]
+}
+
+// Limit makes the packets of a TCP super-packet no longer than n bytes, if each still
+// has minPayload. It is called before Next.
+func (s *Super) Limit(n int) {
+	if s.headers != 0 && !s.udp && n >= s.headers+minPayload {
+		s.size = min(s.size, n-s.headers)
+	}
+}
+
+// minPayload keeps a path that is next to useless from making a flood of tiny packets.
+const minPayload = 256
+
 // Next returns the next packet, or nil. The MaxPadding bytes behind it, which are
 // within its capacity, may be changed until the next call; the packet itself must not.
 func (s *Super) Next() []byte {

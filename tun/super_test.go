@@ -113,6 +113,49 @@ func TestSuperPacketsAreCut(t *testing.T) {
 	}
 }
 
+// TCP may be cut smaller than the kernel asked for; other packets stay as they are.
+func TestSuperPacketsAreLimited(t *testing.T) {
+	s := NewSuper()
+	for _, tt := range []struct {
+		name        string
+		x           parcel
+		n           int // bytes of payload
+		limit, want int // of a packet; of payload in each
+	}{
+		{"TCP", parcel{flags: tcpACK | tcpPSH}, 5000, 1216, 1176},
+		{"with timestamps", parcel{options: timestamps, flags: tcpACK}, 5000, 1216, 1164},
+		{"over IPv6", parcel{v6: true, flags: tcpACK}, 5000, 1216, 1156},
+		{"by no limit", parcel{flags: tcpACK}, 5000, 65000, 1380},
+		{"by one that is not worth it", parcel{flags: tcpACK}, 5000, 295, 1380},
+		{"by the smallest", parcel{flags: tcpACK}, 5000, 296, 256},
+		{"by nonsense", parcel{flags: tcpACK}, 5000, -16, 1380},
+		{"UDP", parcel{udp: true}, 5000, 1216, 1380},
+	} {
+		x := tt.x
+		x.src, x.dst, x.port, x.seq, x.id = 1, 2, 40000, 0xffff_ff00, 7
+		x.payload = bytes.Repeat([]byte{1, 2, 3, 4, 5, 6, 7}, tt.n)[:tt.n]
+		h, p := x.super(1380)
+		s.readVnet(h, p, false)
+		if s.Headers() == nil || s.Headers()[0]>>4 != p[0]>>4 {
+			t.Errorf("%s: headers %x", tt.name, s.Headers())
+		}
+		s.Limit(tt.limit)
+		for i, want := range x.cut(tt.want) {
+			if got := s.Next(); !bytes.Equal(got, want) {
+				t.Fatalf("%s: packet %d:\n got %.80x\nwant %.80x", tt.name, i, got, want)
+			}
+		}
+		if p := s.Next(); p != nil {
+			t.Errorf("%s: another packet: %x", tt.name, p)
+		}
+	}
+	s.Set(parcel{payload: make([]byte, 1000)}.bytes(false))
+	s.Limit(500)
+	if s.Headers() != nil || len(s.Next()) != 1040 {
+		t.Error("a packet was cut")
+	}
+}
+
 func TestChecksumsAreCompleted(t *testing.T) {
 	s := NewSuper()
 	for _, x := range []parcel{

@@ -130,8 +130,13 @@ func (m Message) Err() error {
 // Attrs yields the attributes behind a fixed struct of size bytes, up to the
 // first malformed one.
 func (m Message) Attrs(size int) iter.Seq2[uint16, []byte] {
+	return Attrs(m.Body[min(size, len(m.Body)):])
+}
+
+// Attrs yields the attributes that b consists of, as a nested one does.
+func Attrs(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
-		b := m.Body[min(size, len(m.Body)):]
+		b := b
 		for len(b) >= attrHeaderSize {
 			n := int(native.Uint16(b))
 			if n < attrHeaderSize || n > len(b) {
