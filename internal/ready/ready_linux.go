@@ -51,8 +51,7 @@ func NewWaiter(fd int) (*Waiter, error) {
 
 // Wait calls f until it returns true. Before each call but the first it parks; f must
 // have found the descriptor empty when it returns false, for only what comes after that
-// wakes it. Wait returns os.ErrClosed after Close, and when f is running then it
-// finishes first.
+// wakes it. After Close it returns an error; an f that is running then finishes first.
 func (w *Waiter) Wait(f func() bool) error {
 	return w.raw.Read(func(uintptr) bool { return f() })
 }
