@@ -22,6 +22,7 @@ func TestNoAllocations(t *testing.T) {
 		t.Errorf("sending allocates %v times", n)
 	}
 
+	var q pressure
 	burst := make([]datagram, 64)
 	r4, r6 := packet4("10.0.0.2", "10.0.0.1", 1420), packet6("fd00::2", "fd00::1", 61)
 	for i := range burst {
@@ -38,7 +39,7 @@ func TestNoAllocations(t *testing.T) {
 			n, _ := b.far.Seal(burst[i].data[:2000], packet)
 			burst[i].data = burst[i].data[:n]
 		}
-		b.receiveBurst(burst)
+		b.receiveBurst(burst, false, &q)
 	}); n != 0 {
 		t.Errorf("receiving allocates %v times", n)
 	}
@@ -52,7 +53,7 @@ func TestNoAllocations(t *testing.T) {
 		b.unreachables = tokenBucket{}
 		b.transmits(nobody)
 		burst[0].data = burst[0].data[:60]
-		b.receiveBurst(burst[:1])
+		b.receiveBurst(burst[:1], false, &q)
 	}); n != 0 {
 		t.Errorf("refusing allocates %v times", n)
 	}
@@ -84,6 +85,7 @@ func BenchmarkReceive(b *testing.B) {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			x := newBench(b)
 			packet := packet4("10.0.0.2", "10.0.0.1", size)
+			var q pressure
 			burst := make([]datagram, 64)
 			for i := range burst {
 				burst[i] = datagram{data: make([]byte, size+32), from: x.from}
@@ -94,7 +96,7 @@ func BenchmarkReceive(b *testing.B) {
 			for b.Loop() {
 				x.far.Seal(burst[n].data, packet)
 				if n++; n == len(burst) {
-					x.receiveBurst(burst)
+					x.receiveBurst(burst, false, &q)
 					n = 0
 				}
 			}

@@ -110,7 +110,7 @@ func TestCrewSealsAndOpens(t *testing.T) {
 			burst = append(burst, g)
 		}
 		b.tun.packets = 0
-		b.receiveBurst(burst)
+		b.receiveBurst(burst, false, new(pressure))
 		if b.tun.packets != n || !bytes.Equal(b.tun.last, packet4("10.0.0.2", "10.0.0.1", 100+n-1)) {
 			t.Fatalf("%d packets received, want %d; the last %x", b.tun.packets, n, b.tun.last)
 		}

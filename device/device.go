@@ -167,7 +167,7 @@ func newDevice(o Options) *Device {
 	d.oneCore = runtime.GOMAXPROCS(0) == 1
 	d.takeTurn = func() { d.takeBurst() }
 	d.tx.init()
-	d.tx.pressure.limit, d.rx.pressure.limit = transmitLimit, receiveLimit
+	d.tx.pressure.limit = transmitLimit
 	d.rx.crew.init(crewSize(), d.rx.openDatagram)
 	return d
 }
@@ -312,7 +312,9 @@ func (d *Device) setBinding(b *binding) {
 	old := d.bind.Swap(b)
 	for _, c := range b.conns() {
 		d.run(func() {
-			if err := c.serve(d.received); err != nil {
+			q := &pressure{limit: receiveLimit}
+			handle := func(burst []datagram, more bool) { d.received(burst, more, q) }
+			if err := c.serve(handle); err != nil {
 				d.socketDied(b, err)
 			}
 		})
@@ -402,7 +404,6 @@ func (d *Device) peer(public noise.PublicKey) *Peer {
 func (d *Device) kick(earlier bool) {
 	if earlier {
 		d.setAlarm()
-		threads.Check()
 	}
 }
 
@@ -422,6 +423,7 @@ func (d *Device) timerLoop() {
 		d.admission.any.release(now)
 		d.admission.proven.release(now)
 		d.setAlarm()
+		threads.Check()
 	}
 }
 

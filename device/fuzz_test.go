@@ -189,7 +189,7 @@ func FuzzReceive(f *testing.F) {
 		window, timers, state, packets := receiveSide(kp), p.timers, b.State(), b.tun.packets
 		attacker := endpoint{addr: netip.MustParseAddrPort("203.0.113.5:1")}
 		in := bytes.Clone(data)
-		b.receiveBurst([]datagram{{data: in, from: attacker, tos: 3}, {data: bytes.Clone(data), from: attacker}})
+		b.receiveBurst([]datagram{{data: in, from: attacker, tos: 3}, {data: bytes.Clone(data), from: attacker}}, false, new(pressure))
 		after := b.State()
 		if len(after.Peers) != 1 || after.Peers[0].Endpoint != state.Peers[0].Endpoint || after.Peers[0].RxBytes != state.Peers[0].RxBytes {
 			t.Errorf("the peer changed: %v, %v", state.Peers, after.Peers)
@@ -228,7 +228,7 @@ func FuzzReceiveAuthenticated(f *testing.F) {
 			return
 		}
 		b.tun.packets = 0
-		b.receiveBurst([]datagram{{data: b.sealed(packet), from: b.from, tos: tos}})
+		b.receiveBurst([]datagram{{data: b.sealed(packet), from: b.from, tos: tos}}, false, new(pressure))
 		if b.tun.packets == 0 {
 			return
 		}

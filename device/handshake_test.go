@@ -453,22 +453,22 @@ func TestAdmission(t *testing.T) {
 			return burst
 		}
 
-		x.receiveBurst([]datagram{from(0)})
+		x.receiveBurst([]datagram{from(0)}, false, new(pressure))
 		step("one", 1, 0)
 		time.Sleep(s)
-		x.receiveBurst(flood(8))
+		x.receiveBurst(flood(8), false, new(pressure))
 		step("8 of one source", 5, 3)
 		time.Sleep(50 * time.Millisecond)
-		x.receiveBurst(flood(3))
+		x.receiveBurst(flood(3), false, new(pressure))
 		step("50 ms later, when nobody waits", 3, 0)
-		x.receiveBurst(flood(9))
+		x.receiveBurst(flood(9), false, new(pressure))
 		step("9 more, when others begin to wait", crowdedHandshakes, 9-crowdedHandshakes)
 
 		// C29: a flood of one source is nobody else's trouble.
 		time.Sleep(s)
 		for i := range 50 {
 			time.Sleep(10 * time.Millisecond) // 5,000 a second
-			x.receiveBurst(append(flood(50), from(100+i)))
+			x.receiveBurst(append(flood(50), from(100+i)), false, new(pressure))
 			served := false
 			for len(x.handshakes) > 0 {
 				m := <-x.handshakes
@@ -483,7 +483,7 @@ func TestAdmission(t *testing.T) {
 		// The same without anybody who works: the queues are bounded.
 		time.Sleep(2 * s)
 		for range 100 {
-			x.receiveBurst(flood(50))
+			x.receiveBurst(flood(50), false, new(pressure))
 		}
 		if work, cookies := take(); work > maxHandshakes || cookies > maxCookieJobs || cookies == 0 {
 			t.Errorf("a flood: %d for work and %d for a cookie reply", work, cookies)
@@ -492,13 +492,13 @@ func TestAdmission(t *testing.T) {
 		// Load by many sources puts all in cookie mode.
 		time.Sleep(2 * s)
 		for i := range 200 {
-			x.receiveBurst([]datagram{from(1000 + i)})
+			x.receiveBurst([]datagram{from(1000 + i)}, false, new(pressure))
 		}
 		step("200 sources", loadedHandshakes, maxCookieJobs)
-		x.receiveBurst([]datagram{from(2000)})
+		x.receiveBurst([]datagram{from(2000)}, false, new(pressure))
 		step("just after that", 0, 1)
 		time.Sleep(loadedTime)
-		x.receiveBurst([]datagram{from(2001)})
+		x.receiveBurst([]datagram{from(2001)}, false, new(pressure))
 		step("1 s after that", 1, 0)
 
 		// Under load a valid mac2 is served, within the source's bucket.
@@ -508,14 +508,14 @@ func TestAdmission(t *testing.T) {
 			t.Fatal("no cookie", err)
 		}
 		r.cookies.AddMACs(msg, x.private.Public(), 1)
-		x.receiveBurst(flood(provenBurst + 8))
+		x.receiveBurst(flood(provenBurst+8), false, new(pressure))
 		step("a valid mac2, many times", provenBurst, 0)
-		x.receiveBurst([]datagram{from(2)})
+		x.receiveBurst([]datagram{from(2)}, false, new(pressure))
 		step("another's mac2", 0, 1)
 		other := from(1)
 		other.from.addr = netip.AddrPortFrom(other.from.addr.Addr(), 1001)
 		time.Sleep(50 * time.Millisecond)
-		x.receiveBurst([]datagram{other})
+		x.receiveBurst([]datagram{other}, false, new(pressure))
 		step("a mac2 of another port", 0, 1)
 	})
 }
@@ -596,7 +596,7 @@ func TestRoaming(t *testing.T) {
 			{data: seal(kp, nil), from: endpoint{addr: away}},
 			{data: seal(kp, nil), from: endpoint{addr: home}},
 			{data: bytes.Clone(old[:31]), from: endpoint{addr: elsewhere}},
-		})
+		}, false, new(pressure))
 		if got := at(); got != home {
 			t.Errorf("after a burst: endpoint %v, want %v", got, home)
 		}

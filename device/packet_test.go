@@ -11,6 +11,7 @@ import (
 
 	"wgd/conf"
 	"wgd/noise"
+	"wgd/tun"
 )
 
 // packet6 is an IPv6 packet of n bytes.
@@ -170,7 +171,7 @@ func TestECN(t *testing.T) {
 			if list := w.sent(func(sentMessage) bool { return true }); len(list) != 1 || list[0].tos != tt.outer {
 				t.Errorf("inner %#02x: sent %v, want TOS %#02x", tt.inner, list, tt.outer)
 			}
-			x.receiveBurst([]datagram{{data: seal(kp, traffic(r.ping(x, 100), tt.inner)), from: endpoint{addr: r.memConn.addr}, tos: tt.path}})
+			x.receiveBurst([]datagram{{data: seal(kp, traffic(r.ping(x, 100), tt.inner)), from: endpoint{addr: r.memConn.addr}, tos: tt.path}}, false, new(pressure))
 			got := x.got()
 			if len(got) != 1 || !bytes.Equal(got[0], traffic(r.ping(x, 100), tt.want)) {
 				t.Errorf("inner %#02x, outer %#02x: received %x, want TOS %#02x", tt.inner, tt.path, got, tt.want)
@@ -622,7 +623,7 @@ func TestSourceAddress(t *testing.T) {
 	b := newBench(t)
 	with := b.from
 	with.src, with.srcIf = netip.MustParseAddr("192.0.2.100"), 3
-	b.receiveBurst([]datagram{{data: b.sealed(nil), from: with}})
+	b.receiveBurst([]datagram{{data: b.sealed(nil), from: with}}, false, new(pressure))
 	if b.last.endpoint != with {
 		t.Fatalf("endpoint %v, want %v", b.last.endpoint, with)
 	}
@@ -671,8 +672,8 @@ func TestOneCoreServesBothDirections(t *testing.T) {
 			b.tun.Inject(packet4("10.0.0.1", "10.0.0.2", 100))
 		}
 		b.out.sent = nil
-		b.received([]datagram{{data: b.sealed(nil), from: b.from}}, false)
-		b.received([]datagram{{data: b.sealed(nil), from: b.from}}, true)
+		b.received([]datagram{{data: b.sealed(nil), from: b.from}}, false, new(pressure))
+		b.received([]datagram{{data: b.sealed(nil), from: b.from}}, true, new(pressure))
 		want = 0
 		if one {
 			want = 10
@@ -680,5 +681,26 @@ func TestOneCoreServesBothDirections(t *testing.T) {
 		if len(b.out.sent) != want {
 			t.Errorf("one core %v: %d packets of the interface went out between bursts in, want %d", one, len(b.out.sent), want)
 		}
+	}
+}
+
+// A read that gave nothing usable is work, too: the lock is not kept for ever.
+type emptyTun struct {
+	*nullTun
+	reads int
+}
+
+func (e *emptyTun) TryRead(s *tun.Super) (bool, error) {
+	e.reads++
+	s.Set(nil)
+	return e.reads < 1e6, nil
+}
+
+func TestBurstsEnd(t *testing.T) {
+	b := newBench(t)
+	e := &emptyTun{nullTun: b.tun}
+	b.Device.tun = e
+	if more, err := b.takeBurst(); !more || err != nil || e.reads > burstBytes/packetCost {
+		t.Errorf("%d reads in one burst, more: %v, %v", e.reads, more, err)
 	}
 }

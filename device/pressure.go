@@ -24,11 +24,13 @@ type pressure struct {
 	pressing bool          // it has been so for standingTime
 	level    int           // of shares
 	stepped  noise.Instant // when level changed
-	rest     int           // of shares, what is due
+	chance   uint32        // decides
 	one      bool          // level 1 has had its message
 
 	// The peer with the majority of the messages, if there is one: Boyer and Moore's
-	// vote, taken while the queue stands.
+	// vote, taken while the queue stands among messages that were carried: what was let
+	// go has no vote, or one of two equals would have nothing, nor has what anybody can
+	// send.
 	candidate *Peer
 	votes     int
 }
@@ -72,17 +74,6 @@ func (q *pressure) tell(left bool, now noise.Instant) {
 
 // drop reports whether the message in hand, which belongs to p, is let go.
 func (q *pressure) drop(p *Peer) bool {
-	if !q.standing {
-		return false
-	}
-	switch {
-	case q.votes == 0:
-		q.candidate, q.votes = p, 1
-	case q.candidate == p:
-		q.votes = min(q.votes+1, maxVotes)
-	default:
-		q.votes--
-	}
 	if !q.pressing || p != q.candidate {
 		return false
 	}
@@ -91,12 +82,22 @@ func (q *pressure) drop(p *Peer) bool {
 		q.one = true
 		return first
 	}
-	q.rest += shares[q.level]
-	if q.rest < 10000 {
-		return false
+	// By chance, for what comes in turns or in fragments must not be hit in step.
+	q.chance = q.chance*1664525 + 1013904223
+	return int(q.chance>>16)*10000>>16 < shares[q.level]
+}
+
+// carried is told whose message was sealed, or was authentic; nil: it was forged.
+func (q *pressure) carried(p *Peer) {
+	switch {
+	case !q.standing:
+	case q.votes == 0:
+		q.candidate, q.votes = p, 1
+	case q.candidate == p:
+		q.votes = min(q.votes+1, maxVotes)
+	default:
+		q.votes--
 	}
-	q.rest -= 10000
-	return true
 }
 
 // maxVotes bounds what a peer that is quiet now keeps from before.

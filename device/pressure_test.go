@@ -1,6 +1,7 @@
 package device
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func TestPressure(t *testing.T) {
 		{"half the load", 1900, false, 0, 10 * time.Millisecond, 1900},
 		{"a little too much", 4200, true, 0, 30 * time.Millisecond, 3800},
 		{"twice", 8000, true, 0, 40 * time.Millisecond, 3300},
-		{"five times", 20000, true, 40, 150 * time.Millisecond, 3000},
+		{"five times", 20000, true, 50, 150 * time.Millisecond, 3000},
 	} {
 		type message struct {
 			of *Peer
@@ -71,6 +72,7 @@ func TestPressure(t *testing.T) {
 					}
 					continue
 				}
+				q.carried(m.of)
 				now += carry
 				carried++
 				if m.of == other && now > 1e6 {
@@ -93,5 +95,78 @@ func TestPressure(t *testing.T) {
 		if pressed != tt.pressed || loss > tt.loss || wait > tt.wait || carried/5 < tt.carried {
 			t.Errorf("%s: pressed %v, want %v; loss %d%%, at most %d%%; wait %v, at most %v; carried %d, at least %d", tt.what, pressed, tt.pressed, loss, tt.loss, wait, tt.wait, carried/5, tt.carried)
 		}
+	}
+}
+
+// Two peers that send the same lose the same, in whatever order it comes.
+func TestPressureAmongEquals(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, tt := range []struct {
+		order string
+		who   func(i int) int
+	}{
+		{"in turns", func(i int) int { return i % 2 }},
+		{"in bursts", func(i int) int { return i / 40 % 2 }},
+		{"at random", func(int) int { return r.IntN(2) }},
+	} {
+		q := pressure{limit: receiveLimit}
+		peers := [2]*Peer{{}, {}}
+		var dropped [2]int
+		for i := range 400000 {
+			if p := peers[tt.who(i)]; q.drop(p) {
+				dropped[tt.who(i)]++
+			} else {
+				q.carried(p)
+			}
+			if i%40 == 39 {
+				q.tell(true, noise.Instant(1e15+i/40*1e6))
+			}
+		}
+		if d := dropped[0] - dropped[1]; max(d, -d) > (dropped[0]+dropped[1])/20 || dropped[0] < 1000 {
+			t.Errorf("%s: %v are dropped", tt.order, dropped)
+		}
+	}
+}
+
+// Datagrams of two fragments are as likely to arrive as chance has it.
+func TestPressureOnFragments(t *testing.T) {
+	for level := 5; level <= receiveLimit; level++ {
+		q := pressure{limit: receiveLimit, level: level, pressing: true}
+		whole := 0
+		const sent = 10000
+		for range sent {
+			a, b := q.drop(nil), q.drop(nil)
+			if !a && !b {
+				whole++
+			}
+		}
+		share := float64(10000-shares[level]) / 10000
+		if want := share * share * sent; float64(whole) < want*0.9 || float64(whole) > want*1.1 {
+			t.Errorf("level %d: %d of %d arrive, want about %.0f", level, whole, sent, want)
+		}
+	}
+}
+
+// Who has seen a receiver index and floods with forgeries takes nothing from the peer
+// whose it is.
+func TestForgeriesDoNotPress(t *testing.T) {
+	b := newBench(t)
+	c := b.clock.(stoppedClock)
+	q := &pressure{limit: receiveLimit}
+	const rounds = 1000
+	for i := range rounds {
+		b.clock = stoppedClock{c.fakeClock, noise.Instant(1e15 + i*1e6)}
+		var burst []datagram
+		for j := range 40 {
+			m := b.sealed(packet4("10.0.0.2", "10.0.0.1", 100))
+			if j != 17 {
+				m[30] ^= 1
+			}
+			burst = append(burst, datagram{data: m, from: b.from})
+		}
+		b.received(burst, true, q)
+	}
+	if b.tun.packets != rounds || !q.pressing {
+		t.Errorf("%d of %d authentic messages arrived, pressing %v", b.tun.packets, rounds, q.pressing)
 	}
 }

@@ -21,8 +21,7 @@ type receiver struct {
 	bytes   int       // UDP payload of the run
 	data    bool      // a message of the run is not a keepalive
 
-	pressure pressure      // on the sockets' queues
-	now      noise.Instant // of the last burst
+	pressure *pressure // on the socket's queue
 
 	crew  crew
 	burst []datagram // in the crew's hands
@@ -31,12 +30,9 @@ type receiver struct {
 	retired   []*noise.Keypair // keypairs that dropped out in this burst
 }
 
-// received is given what came in on one socket; more: there is more.
-func (d *Device) received(burst []datagram, more bool) {
-	d.receiveBurst(burst)
-	d.rx.mu.Lock()
-	d.rx.pressure.tell(more, d.rx.now)
-	d.rx.mu.Unlock()
+// received is given what came in on one socket; more: there is more; q: on its queue.
+func (d *Device) received(burst []datagram, more bool, q *pressure) {
+	d.receiveBurst(burst, more, q)
 	if more {
 		d.giveWay(d.offerTransmit)
 	}
@@ -44,11 +40,11 @@ func (d *Device) received(burst []datagram, more bool) {
 
 // receiveBurst handles datagrams that were ready on one socket. Their bytes are
 // changed in place.
-func (d *Device) receiveBurst(burst []datagram) {
+func (d *Device) receiveBurst(burst []datagram, more bool, q *pressure) {
 	rx := &d.rx
 	rx.mu.Lock()
 	now := d.clock.Now()
-	rx.now = now
+	rx.pressure = q
 	if rx.crew.call != nil {
 		d.openTogether(burst, now)
 	}
@@ -63,6 +59,7 @@ func (d *Device) receiveBurst(burst []datagram) {
 	}
 	d.finish(now)
 	d.written(d.tun.Flush())
+	q.tell(more, now)
 	if len(rx.confirmed) == 0 && len(rx.retired) == 0 {
 		rx.mu.Unlock()
 		return
@@ -130,8 +127,10 @@ func (d *Device) receiveTransport(g *datagram, now noise.Instant) {
 		packet, ok = e.keypair.Accept(g.data, g.authentic)
 	}
 	if !ok {
+		rx.pressure.carried(nil)
 		return
 	}
+	rx.pressure.carried(e.peer)
 	size := len(g.data)
 	if e.peer != rx.peer || e.keypair != rx.keypair {
 		d.finish(now)

@@ -95,6 +95,7 @@ func (d *Device) takeBurst() (more bool, err error) {
 		if headers := tx.in.Headers(); headers != nil {
 			d.fit(headers, now)
 		}
+		tx.taken += packetCost // also if there is nothing in it
 		for packet := tx.in.Next(); packet != nil; packet = tx.in.Next() {
 			d.transmit(packet, now)
 			tx.taken += len(packet) + packetCost
@@ -177,6 +178,7 @@ func (d *Device) transmit(packet []byte, now noise.Instant) {
 	if tx.pressure.drop(peer) {
 		return
 	}
+	tx.pressure.carried(peer)
 	if !d.sealPacket(packet, now) {
 		d.stage(peer, packet, now)
 	}

@@ -242,6 +242,9 @@ func (c *udpConn) setMark(mark uint32) error {
 	}
 	if err == nil {
 		c.out.mark.Store(mark)
+		c.out.mu.Lock()
+		c.out.paths.forget() // they may lead elsewhere now
+		c.out.mu.Unlock()
 	}
 	return err
 }
@@ -302,8 +305,8 @@ func (c *udpConn) poll() {
 	// close waits for the lock before it closes the descriptor.
 	if c.handle != nil && !c.closing.Load() {
 		// An error that lasts comes again, for serve.
-		if c.in.burst(c.fd); len(c.in.batch) > 0 {
-			c.handle(c.in.batch, false)
+		if empty, err := c.in.burst(c.fd); len(c.in.batch) > 0 {
+			c.handle(c.in.batch, !empty && err == nil)
 		}
 	}
 	c.reading.Unlock()

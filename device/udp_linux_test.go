@@ -1037,3 +1037,32 @@ func TestParseControl(t *testing.T) {
 		}
 	}
 }
+
+// poll says whether it left something, as serve does.
+func TestUDPPollTellsWhatIsLeft(t *testing.T) {
+	a, _, port := listenT(t, 0, OffloadAll&^OffloadGRO)
+	b, _, _ := listenT(t, 0, OffloadAll)
+	to := endpointT(t, "127.0.0.1:%d", port)
+	got, left := 0, true
+	a.reading.Lock()
+	a.handle = func(burst []datagram, more bool) {
+		if !left {
+			t.Errorf("%d datagrams after nothing was left", len(burst))
+		}
+		got += len(burst)
+		left = more
+	}
+	a.reading.Unlock()
+	const sent = 300
+	for range sent {
+		if err := b.send(to, []byte("12345678"), []segment{{0, 8, 0}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range sent {
+		a.poll()
+	}
+	if got != sent {
+		t.Errorf("%d datagrams of %d", got, sent)
+	}
+}

@@ -144,7 +144,7 @@ func (s *udpWriter) lookUp(to endpoint, mark uint32) {
 	news := false
 	if p.is(to.addr.Addr(), to.scope) {
 		news = r.ppp && !p.ppp
-		if r.device != p.device {
+		if r.device != p.device || r.mtu > p.mtu {
 			p.limit = noLimit // that was another's
 		}
 		// Without an answer there is no reason to fear anything.
@@ -155,6 +155,9 @@ func (s *udpWriter) lookUp(to endpoint, mark uint32) {
 		s.log.Verbosef("%v is reached by PPP: UDP_SEGMENT is not used", to.addr.Addr())
 	}
 }
+
+// forget makes all destinations new.
+func (t *pathTable) forget() { clear(t.sets[:]) }
 
 // close lets go of what looks up routes.
 func (t *pathTable) close() {

@@ -74,7 +74,7 @@ func (r *udpReader) burst(fd int) (empty bool, err error) {
 		switch errno {
 		case 0:
 			return empty, nil
-		case unix.ENOSYS: // before Linux 2.6.33, or refused by a sandbox
+		case unix.ENOSYS, unix.EPERM, unix.EACCES: // before Linux 2.6.33, or refused by a sandbox
 			r.arena = make([]byte, max(r.many.size, maxDatagram))
 			r.many.close()
 			r.many = nil

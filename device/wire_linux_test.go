@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -238,4 +239,35 @@ func noAllocationsOnTheWire(t *testing.T, off Offload) {
 	if p := a.State().Peers[0]; p.RxBytes < rounds*packets*(32+28+600) {
 		t.Errorf("only %d bytes received", p.RxBytes)
 	}
+}
+
+// On one core both sockets may have more than they can do at the same time.
+func TestBothSocketsGiveWay(t *testing.T) {
+	we, _ := twoHosts(t)
+	var k *tun.Kernel
+	var err error
+	we.do(func() { k, err = tun.Create("wg9", tun.Options{MTU: tun.DefaultMTU, Offload: OffloadAll.Tun()}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDevice(Options{Tun: k, Budget: testBudget})
+	if d.clock, err = newBootClock(); err != nil {
+		t.Fatal(err)
+	}
+	d.oneCore = true
+	d.start()
+	defer d.Close()
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			q := new(pressure)
+			junk := []datagram{{data: make([]byte, 40)}}
+			for range 200 {
+				d.received(junk, true, q)
+			}
+		}()
+	}
+	wg.Wait()
 }

@@ -176,7 +176,7 @@ func (r *run) goesOn(p []byte, headers int) bool {
 	be := binary.BigEndian
 	q := r.first
 	size := len(p) - headers
-	if headers != r.headers || size > r.size { // there is always room for r.size more bytes
+	if headers != r.headers || size > r.size || r.total+size > maxPacket {
 		return false
 	}
 	if p[0]>>4 == 4 {

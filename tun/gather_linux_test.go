@@ -165,6 +165,21 @@ func TestWhatIsGathered(t *testing.T) {
 	tryGather(t, true, u.bytes(false), w.bytes(false))
 }
 
+// No super-packet is longer than an IP packet can be, of however few it consists.
+func TestLongPacketsAreNotGathered(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		for _, udp := range []bool{false, true} {
+			for _, n := range []int{30000, 33000, 60000} {
+				a := parcel{v6: v6, udp: udp, src: 1, dst: 2, port: 4000, id: 100, seq: 1000, flags: tcpACK, payload: make([]byte, n)}
+				b := a
+				b.id, b.seq = 101, a.seq+uint32(n)
+				b.payload = bytes.Repeat([]byte{7}, n)
+				tryGather(t, n == 30000, a.bytes(false), b.bytes(false))
+			}
+		}
+	}
+}
+
 // tryGather gathers two packets. Both come out unchanged but for the identification of
 // what must not be fragmented.
 func tryGather(t *testing.T, joins bool, a, b []byte) {

@@ -41,8 +41,9 @@ type Kernel struct {
 	gather  *gatherer   // owned by Gather; nil: packets are written one by one
 	told    atomic.Bool // that the kernel refuses single packets
 
-	turn   func()        // Poll's; guarded by whoever calls it
-	takeIt func(uintptr) // calls turn; allocated once
+	polling sync.Mutex
+	turn    func()        // guarded by polling: Poll's
+	takeIt  func(uintptr) // calls turn; allocated once
 
 	// link is what Watch was last told. Its fields are never changed.
 	link   atomic.Pointer[State]
@@ -269,6 +270,10 @@ func (k *Kernel) Drain(f func() bool) error {
 }
 
 func (k *Kernel) Poll(f func()) {
+	if !k.polling.TryLock() {
+		return // another goroutine is at it
+	}
+	defer k.polling.Unlock()
 	k.turn = f
 	k.raw.Control(k.takeIt) // which keeps fd open
 }

@@ -55,6 +55,9 @@ func createWith(t *testing.T, off Offload) *Kernel {
 	return k
 }
 
+// patience bounds what takes a moment; the kernel takes its time to end a namespace.
+const patience = 30 * time.Second
+
 // watch returns a function that waits for a state, and the end of Watch.
 func watch(t *testing.T, d Device) (await func(what string, ok func(State) bool), ended <-chan error) {
 	t.Helper()
@@ -63,7 +66,7 @@ func watch(t *testing.T, d Device) (await func(what string, ok func(State) bool)
 	return func(what string, ok func(State) bool) {
 		t.Helper()
 		var last State
-		for deadline := time.After(5 * time.Second); ; {
+		for deadline := time.After(patience); ; {
 			select {
 			case last = <-states:
 				if ok(last) {
@@ -85,8 +88,8 @@ func awaitEnd(t *testing.T, what string, c <-chan error, want error) {
 		if err != want {
 			t.Fatalf("%s: got %v, want %v", what, err, want)
 		}
-	case <-time.After(5 * time.Second):
-		t.Fatalf("%s: still waiting after 5 s", what)
+	case <-time.After(patience):
+		t.Fatalf("%s: still waiting after %v", what, patience)
 	}
 }
 
@@ -302,7 +305,7 @@ func testPacketsPassBothWays(t *testing.T, off Offload) {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 2000)
-	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	n, from, err := c.ReadFromUDP(buf)
 	if err != nil || string(buf[:n]) != "in" || from.String() != "10.1.0.2:9" {
 		t.Fatalf("the socket got %q from %v, %v", buf[:n], from, err)

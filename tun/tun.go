@@ -18,8 +18,8 @@ const DefaultMTU = 1420
 // A Device is a network interface on which the system's packets for the tunnel
 // arrive and to which decrypted packets are written.
 //
-// Drain with TryRead belongs to one goroutine, Watch to another; Write and what is
-// not said otherwise may be called from any.
+// Drain belongs to one goroutine, Watch to another; Write and what is not said
+// otherwise may be called from any.
 type Device interface {
 	// Drain parks until packets may be readable and calls f, which takes them
 	// with TryRead; it repeats while f returns true. A call of f that stopped
@@ -27,8 +27,9 @@ type Device interface {
 	// after Close and ErrRemoved when the interface is gone.
 	Drain(f func() bool) error
 
-	// Poll calls f, which may call TryRead, in another goroutine than Drain's, unless
-	// Drain has ended. Whoever calls it sees to it that one f runs at a time.
+	// Poll calls f, which may call TryRead, in whatever goroutine, unless another
+	// goroutine is in Poll. That no f calls TryRead while another does, Drain's
+	// included, is up to the caller.
 	Poll(f func())
 
 	// TryRead reads what the system sent: a packet, or a super-packet that s cuts

@@ -12,6 +12,7 @@ package threads
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -38,19 +39,25 @@ var (
 )
 
 // Settle sets the priorities. It is called once, early: which thread is the monitor
-// is told by its ID, as it is the first that the runtime makes. A nice value that we
-// were started with is kept. What the system does not allow is left as it is.
+// is told by its ID, as it is the first that the runtime makes. A nice value or a
+// scheduling policy that we were started with is kept. Without the right to raise a
+// priority nothing is done: what the monitor makes would stay as low as the monitor.
 func Settle() {
 	mu.Lock()
 	defer mu.Unlock()
 	main := os.Getpid()
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, main)
-	if err != nil {
+	policy, _, errno := unix.RawSyscall(unix.SYS_SCHED_GETSCHEDULER, 0, 0, 0)
+	if err != nil || errno != 0 || policy != unix.SCHED_NORMAL {
 		return
 	}
 	base = 20 - raw // the system call's own form
 	ids := list()
-	if len(ids) < 2 {
+	// In another namespace than that of /proc we have another ID.
+	if len(ids) < 2 || !slices.Contains(ids, main) {
+		return
+	}
+	if unix.Setpriority(unix.PRIO_PROCESS, main, base-1) != nil {
 		return
 	}
 	monitor = first(ids, main, maxID())
