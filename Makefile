@@ -27,7 +27,7 @@ env_mipsle = GOARCH=mipsle GOMIPS=softfloat
 # cannot give.
 UNITS  = $(shell $(GO) list ./... | grep -v '/test$$')
 CRYPTO = ./crypto/chacha20poly1305 ./crypto/curve25519 ./crypto/blake2s
-QEMU   = $(CRYPTO) ./noise ./conf
+QEMU   = $(CRYPTO) ./noise ./conf ./wgnl
 # Tests of ./tun without an interface.
 PURE   = ^(TestSum|TestSuperPackets|TestChecksums|TestNext|TestWhat|TestMixed|TestRuns|TestRefusedRuns|TestErrors|TestGather|Fuzz)
 
