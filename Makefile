@@ -60,6 +60,7 @@ $(TARGETS:%=cross-%): cross-%:
 vet:
 	$(foreach t,$(TARGETS),$(env_$(t)) CGO_ENABLED=0 $(GO) vet ./... &&) :
 	$(env_mips) CGO_ENABLED=0 $(GO) vet -tags wgd_small ./crypto/...
+	CGO_ENABLED=0 $(GO) vet -tags guest ./wgnl
 
 deps:
 	@test/deps all

@@ -5,6 +5,7 @@
 package wgnl
 
 import (
+	"bytes"
 	"crypto/ecdh"
 	"errors"
 	"fmt"
@@ -97,7 +98,17 @@ func sameAsWg(t *testing.T, ifname string) *conf.State {
 		if got := dumpOf(t, after); got != want {
 			t.Fatalf("%s: got\n%s\nwg has\n%s", ifname, got, want)
 		}
+		wiped(t, c)
 		return after
+	}
+}
+
+// wiped sees to it that no answer, and no request that came back, is left in memory.
+func wiped(t *testing.T, c *Client) {
+	t.Helper()
+	buf := reflect.ValueOf(c.conn).Elem().FieldByName("buf")
+	if b := buf.Slice(0, buf.Len()).Bytes(); len(b) == 0 || len(bytes.Trim(b, "\x00")) != 0 {
+		t.Errorf("%s: the buffer holds an answer", c.ifname)
 	}
 }
 
@@ -248,6 +259,7 @@ func TestGuest(t *testing.T) {
 		if err == nil || err.Error() != c.want || !errors.Is(err, c.errno) {
 			t.Errorf("%s: got %v, want %s", c.ifname, err, c.want)
 		}
+		wiped(t, client)
 	}
 
 	// Capabilities are of a thread: this one ends with its goroutine.
