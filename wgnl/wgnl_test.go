@@ -414,7 +414,13 @@ func TestSetParts(t *testing.T) {
 	k = &fakeKernel{t: t}
 	w := k.writer()
 	set := w.send
-	w.send = func(r rtnl.Request) error { err := set(r); k.state.Peers = nil; return err }
+	w.send = func(r rtnl.Request) error {
+		err := set(r)
+		if k.messages == 1 {
+			k.state.Peers = nil
+		}
+		return err
+	}
 	s := &conf.State{Peers: []conf.PeerState{{PublicKey: testKey(1), AllowedIPs: prefixes(600, 0)}}}
 	if err := w.update(whole(s)); err != nil || k.messages < 3 || len(k.state.Peers) != 0 {
 		t.Errorf("removed between %d messages, %v: %+v", k.messages, err, k.state.Peers)
@@ -441,6 +447,13 @@ func TestSetRefused(t *testing.T) {
 		}
 	}
 	k := &fakeKernel{t: t}
+	w := k.writer()
+	w.begin()
+	for first := &w.r[0]; !w.full(maxAllowedIP); {
+		if w.allowedIP(conf.AllowedIP{Prefix: netip.MustParsePrefix("::/0"), Remove: true}); first != &w.r[0] {
+			t.Fatalf("a message of %d bytes has been copied", len(w.r))
+		}
+	}
 	e := netip.MustParseAddrPort("[fe80::1%nosuch]:1")
 	u := whole(testState())
 	u.Peers[1].Endpoint, u.Peers[200].Endpoint = nil, &e
