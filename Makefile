@@ -27,7 +27,7 @@ env_mipsle = GOARCH=mipsle GOMIPS=softfloat
 # cannot give.
 UNITS  = $(shell $(GO) list ./... | grep -v '/test$$')
 CRYPTO = ./crypto/chacha20poly1305 ./crypto/curve25519 ./crypto/blake2s
-QEMU   = $(CRYPTO) ./noise ./conf
+QEMU   = $(CRYPTO) ./noise ./conf ./wgnl
 # Tests of ./tun without an interface.
 PURE   = ^(TestSum|TestSuperPackets|TestChecksums|TestNext|TestWhat|TestMixed|TestRuns|TestRefusedRuns|TestErrors|TestGather|Fuzz)
 
@@ -60,6 +60,7 @@ $(TARGETS:%=cross-%): cross-%:
 vet:
 	$(foreach t,$(TARGETS),$(env_$(t)) CGO_ENABLED=0 $(GO) vet ./... &&) :
 	$(env_mips) CGO_ENABLED=0 $(GO) vet -tags wgd_small ./crypto/...
+	CGO_ENABLED=0 $(GO) vet -tags guest ./wgnl
 
 deps:
 	@test/deps all

@@ -38,6 +38,7 @@ func TestImports(t *testing.T) {
 		"wgd/internal/threads":                    nil,
 		"wgd/internal/seccomp/refuse":             {"wgd/internal/seccomp"},
 		"wgd/test":                                nil,
+		"wgd/wgnl":                                {"wgd/conf", "wgd/internal/rtnl"},
 	}
 	for line := range strings.Lines(command(t, "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "wgd/...")) {
 		f := strings.Fields(line)

@@ -1,7 +1,10 @@
 package test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -11,13 +14,23 @@ func TestKernel(t *testing.T) {
 	if out, err := exec.Command("make", "-s", "-C", "..", "kernel").CombinedOutput(); err != nil {
 		t.Fatalf("make kernel: %v\n%s", err, out)
 	}
-	for _, role := range []struct{ name, arg string }{
-		{"the kernel initiates", "guest"},
-		{"the daemon initiates", "host"},
+	wgnlTest := filepath.Join(binaries, "wgnl.test")
+	build := exec.Command("go", "test", "-c", "-trimpath", "-tags", "guest", "-o", wgnlTest, "wgd/wgnl")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	for _, role := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"the kernel initiates", []string{"guest", wgnlTest}, "--- PASS: TestGuest"}, // and package wgnl configures it
+		{"the daemon initiates", []string{"host"}, ""},
 	} {
 		t.Run(role.name, func(t *testing.T) {
-			out, err := exec.Command("guest/kernel-interop", wgd(t), "../build/kernel", role.arg).CombinedOutput()
-			if err != nil {
+			out, err := exec.Command("guest/kernel-interop", append([]string{wgd(t), "../build/kernel"}, role.args...)...).CombinedOutput()
+			if err != nil || !strings.Contains(string(out), role.want) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			t.Logf("%s", out)

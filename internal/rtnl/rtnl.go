@@ -1,6 +1,7 @@
 // Package rtnl speaks rtnetlink, the kernel's interface to links, addresses and
-// routes: RFC 3549, netlink(7), rtnetlink(7). Every number is in host order and
-// every part is padded to 4 bytes:
+// routes: RFC 3549, netlink(7), rtnetlink(7). Generic netlink differs in the protocol
+// and the struct, and serves package wgnl. Every number is in host order and every part
+// is padded to 4 bytes:
 //
 //	0        4      6       8      12     16
 //	| length | type | flags | seq  | port | body: a fixed struct, attributes |
@@ -85,6 +86,17 @@ func (r Request) String(typ uint16, s string) Request {
 	return r.Attr(typ, append([]byte(s), 0))
 }
 
+// Nest appends an attribute that holds what is appended until End, which takes at.
+func (r Request) Nest(typ uint16) (_ Request, at int) {
+	return r.Attr(typ|unix.NLA_F_NESTED, nil), len(r)
+}
+
+// End ends the attribute at at. Its length has 16 bits: the caller keeps to them.
+func (r Request) End(at int) Request {
+	native.PutUint16(r[at:], uint16(len(r)-at))
+	return r
+}
+
 func (r Request) sized() Request {
 	native.PutUint32(r, uint32(len(r)))
 	return r
@@ -94,9 +106,10 @@ func align(n int) int { return (n + 3) &^ 3 }
 
 // A Message is one message of the kernel; Body starts with the fixed struct.
 type Message struct {
-	Type uint16
-	seq  uint32
-	Body []byte
+	Type  uint16
+	Flags uint16 // NLM_F_DUMP_INTR: the list changed while it was read
+	seq   uint32
+	Body  []byte
 }
 
 // Messages yields the messages of a datagram up to the first malformed one.
@@ -107,7 +120,7 @@ func Messages(b []byte) iter.Seq[Message] {
 			if n < headerSize || n > len(b) {
 				return
 			}
-			m := Message{Type: native.Uint16(b[4:]), seq: native.Uint32(b[8:]), Body: b[headerSize:n]}
+			m := Message{Type: native.Uint16(b[4:]), Flags: native.Uint16(b[6:]), seq: native.Uint32(b[8:]), Body: b[headerSize:n]}
 			if !yield(m) {
 				return
 			}
@@ -116,7 +129,7 @@ func Messages(b []byte) iter.Seq[Message] {
 	}
 }
 
-// Err is what an NLMSG_ERROR says: nil for an acknowledgement.
+// Err is what an NLMSG_ERROR or NLMSG_DONE says: nil for an acknowledgement.
 func (m Message) Err() error {
 	if len(m.Body) < 4 {
 		return unix.EBADMSG
@@ -225,8 +238,13 @@ type Conn struct {
 }
 
 // Dial opens a Conn.
-func Dial() (*Conn, error) {
-	fd, err := Socket(0, 0)
+func Dial() (*Conn, error) { return dial(unix.NETLINK_ROUTE) }
+
+// DialGeneric opens a Conn to the families of generic netlink.
+func DialGeneric() (*Conn, error) { return dial(unix.NETLINK_GENERIC) }
+
+func dial(protocol int) (*Conn, error) {
+	fd, err := socket(0, protocol, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +260,11 @@ func Dial() (*Conn, error) {
 // Socket opens a bound socket that receives the groups (RTMGRP_ bits). flags is
 // 0 or SOCK_NONBLOCK.
 func Socket(flags int, groups uint32) (int, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|flags, unix.NETLINK_ROUTE)
+	return socket(flags, unix.NETLINK_ROUTE, groups)
+}
+
+func socket(flags, protocol int, groups uint32) (int, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|flags, protocol)
 	if err != nil {
 		return -1, err
 	}
@@ -254,6 +276,9 @@ func Socket(flags int, groups uint32) (int, error) {
 }
 
 func (c *Conn) Close() error { return unix.Close(c.fd) }
+
+// Wipe zeroes the buffer, for answers that hold secrets. A refusal does, if the request did.
+func (c *Conn) Wipe() { clear(c.buf[:]) }
 
 // Ioctl runs an interface request: any socket serves them.
 func (c *Conn) Ioctl(req uint, ifr *unix.Ifreq) error { return unix.IoctlIfreq(c.fd, req, ifr) }
@@ -294,10 +319,8 @@ func (c *Conn) exchange(r Request, flags uint16, f func(Message)) error {
 		for m := range Messages(c.buf[:n]) {
 			switch {
 			case m.seq != c.seq:
-			case m.Type == unix.NLMSG_ERROR:
+			case m.Type == unix.NLMSG_ERROR, m.Type == unix.NLMSG_DONE:
 				return m.Err()
-			case m.Type == unix.NLMSG_DONE:
-				return nil
 			case f != nil:
 				f(m)
 			}

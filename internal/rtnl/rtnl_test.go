@@ -56,6 +56,57 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
+// A nested attribute has the length of what is in it, and the others follow it.
+func TestNest(t *testing.T) {
+	r, outer := NewRequest(unix.GENL_ID_CTRL, 0, nil).Nest(1)
+	r, inner := r.Nest(2)
+	r = r.Attr(3, []byte{7}).End(inner).String(4, "x").End(outer).Uint32(5, 9)
+	var want []byte
+	header := func(length, typ uint16) { want = native.AppendUint16(native.AppendUint16(want, length), typ) }
+	header(24, 1|unix.NLA_F_NESTED)
+	header(12, 2|unix.NLA_F_NESTED)
+	header(5, 3)
+	want = append(want, 7, 0, 0, 0)
+	header(6, 4)
+	want = append(want, 'x', 0, 0, 0)
+	header(8, 5)
+	want = native.AppendUint32(want, 9)
+	if got := []byte(r[headerSize:]); !bytes.Equal(got, want) || native.Uint32(r) != uint32(len(r)) {
+		t.Errorf("length %d of %d:\n got %x\nwant %x", native.Uint32(r), len(r), got, want)
+	}
+}
+
+// What ends a list may be an error, and an answer leaves nothing behind when it is wiped.
+func TestGeneric(t *testing.T) {
+	for code, want := range map[int32]error{0: nil, -int32(unix.ENODEV): unix.ENODEV} {
+		r := NewRequest(unix.NLMSG_DONE, 0, native.AppendUint32(nil, uint32(code)))
+		for m := range Messages(r) {
+			if err := m.Err(); err != want {
+				t.Errorf("%d: %v, want %v", code, err, want)
+			}
+		}
+	}
+	c, err := DialGeneric()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	id := uint16(0)
+	r := NewRequest(unix.GENL_ID_CTRL, 0, []byte{unix.CTRL_CMD_GETFAMILY, 1, 0, 0}).String(unix.CTRL_ATTR_FAMILY_NAME, "nlctrl")
+	if err := c.Get(r, func(m Message) {
+		for typ, v := range m.Attrs(unix.GENL_HDRLEN) {
+			if typ == unix.CTRL_ATTR_FAMILY_ID {
+				id = native.Uint16(v)
+			}
+		}
+	}); err != nil || id != unix.GENL_ID_CTRL {
+		t.Errorf("family nlctrl: %d, %v", id, err)
+	}
+	if c.Wipe(); c.buf != [BufferSize]byte{} {
+		t.Error("the answer is still in the buffer")
+	}
+}
+
 // Whatever arrives, bodies and attributes lie inside it, and parsing ends.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte(LinkRequest(unix.RTM_NEWLINK, 0, 7).String(unix.IFLA_IFNAME, "wg0")))
