@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,10 +26,12 @@ import (
 // public keys of two peers and of nobody, @NAME is a file, ” is an empty argument and ~
 // stands for a space in one. Where ours differs, why says so.
 type toolCase struct {
-	args  string
-	stdin string
-	env   string
-	why   string
+	args   string
+	stdin  string
+	env    string
+	stdout string // where it goes: "" is a pipe, tty a terminal, else a file
+	nobody bool   // called by an ordinary user
+	why    string
 }
 
 const (
@@ -230,6 +233,17 @@ func showCases() (all []toolCase) {
 			all = append(all, toolCase{args: "pubkey", stdin: text})
 		}
 	}
+	for _, args := range []string{"", "show", "show {if}", "show scripted", "show scripted dump", "show interfaces", "showconf scripted"} {
+		for _, env := range []string{"", "WG_COLOR_MODE=never", "WG_COLOR_MODE=auto", "WG_COLOR_MODE=x", "WG_HIDE_KEYS=never"} {
+			all = append(all, toolCase{args: args, env: env, stdout: "tty"})
+		}
+	}
+	for _, args := range []string{"show", "show all dump", "show interfaces", "show {if}", "show {if} dump", "showconf {if}", "set {if} listen-port 1", "setconf {if} @conf-port"} {
+		all = append(all, toolCase{args: args, nobody: true})
+	}
+	for _, args := range []string{"show scripted", "show scripted dump", "show interfaces", "showconf scripted"} {
+		all = append(all, toolCase{args: args, stdout: "/dev/full", why: "what cannot be written is an error"})
+	}
 	return all
 }
 
@@ -287,11 +301,10 @@ func newToolBench(t *testing.T) *toolBench {
 	}
 	daemons := []string{wgd(t), wireguardGo(t)}
 	b := &toolBench{t: t, dir: t.TempDir(), stock: stock}
-	b.ours = filepath.Join(b.dir, "wg")
+	b.ours = filepath.Join(binaries, "wg")
 	if err := os.Symlink(wgdProgram.build(t), b.ours); err != nil {
 		t.Fatal(err)
 	}
-	os.Chmod(b.dir, 0o755)
 
 	runtime.LockOSThread() // never unlocked: the namespaces end with the thread
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
@@ -452,17 +465,71 @@ func (b *toolBench) run(program, ifname string, c toolCase) (r toolResult) {
 	cmd.Env = append(os.Environ(), "WG_ENDPOINT_RESOLUTION_RETRIES=0")
 	cmd.Env = append(cmd.Env, strings.Fields(c.env)...)
 	cmd.Stdin = strings.NewReader(c.stdin)
+	if c.nobody {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	finish := func() {}
+	switch c.stdout {
+	case "":
+	case "tty":
+		cmd.Stdout, finish = b.terminal(&stdout)
+	default:
+		f, err := os.OpenFile(c.stdout, os.O_WRONLY, 0)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		cmd.Stdout, finish = f, func() { f.Close() }
+	}
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		b.t.Fatal(err)
 	}
+	finish()
 	r = toolResult{stdout: stdout.String(), stderr: stderr.String(), quiet: stderr.Len() == 0, code: cmd.ProcessState.ExitCode()}
 	r.state = b.state(ifname, strings.HasPrefix(c.args, "syncconf"))
 	if strings.Contains(c.args, "conf {if}") && r.code == 0 {
 		r.quiet = true // ours warns of more that a file may not mean
 	}
 	return r
+}
+
+// terminal opens one. What is written to it is in buf after finish.
+func (b *toolBench) terminal(buf *bytes.Buffer) (tty *os.File, finish func()) {
+	b.t.Helper()
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0)
+	}
+	n := 0
+	if err == nil {
+		n, err = unix.IoctlGetInt(master, unix.TIOCGPTN)
+	}
+	if err == nil {
+		tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		b.t.Fatal("a terminal: ", err)
+	}
+	done := make(chan struct{})
+	go func() { // until the other end has been closed: EIO
+		defer close(done)
+		for chunk := make([]byte, 4096); ; {
+			n, err := unix.Read(master, chunk)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil || n <= 0 {
+				return
+			}
+			buf.Write(chunk[:n])
+		}
+	}()
+	return tty, func() {
+		tty.Close()
+		<-done
+		unix.Close(master)
+	}
 }
 
 // state is the daemon's answer, and the directory. If sorted, the order of a peer's
@@ -584,4 +651,30 @@ func TestWgTool(t *testing.T) {
 		b.compare(b.daemons[0], c)
 	}
 	t.Logf("%d cases", n)
+}
+
+// Syncconf of a file with a new peer, and of one without it again, costs the others nothing,
+// nor does a file that says the same.
+func TestSyncConfKeepsSessions(t *testing.T) {
+	t.Parallel()
+	tun := newTunnel(t, tunnelOptions{a: []string{wgd(t)}, b: []string{wgd(t)}})
+	tun.a.ping(tun.b.inner4, 2)
+	at, sent := tun.a.handshake(), tun.a.value("tx_bytes")
+	same := tun.a.run(wgd(t), "showconf", tun.a.ifname)
+	more := same + "\n[Peer]\nPublicKey = " + newKey().public + "\nAllowedIPs = 10.77.0.0/16\n"
+	for range 3 {
+		for _, text := range []string{more, same, same} {
+			tun.a.run(wgd(t), "syncconf", tun.a.ifname, file(t, "c", text))
+			tun.a.ping(tun.b.inner4, 2)
+		}
+	}
+	if now := tun.a.handshake(); now != at {
+		t.Errorf("a new handshake at %d, the one before was at %d", now, at)
+	}
+	if got := tun.a.run(wgd(t), "showconf", tun.a.ifname); got != same {
+		t.Errorf("showconf:\n%s\nwant\n%s", got, same)
+	}
+	if now := tun.a.value("tx_bytes"); now == sent {
+		t.Error("nothing was sent")
+	}
 }

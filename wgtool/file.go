@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	setConfUsage  Usage = "usage: setconf INTERFACE FILE\n"
-	addConfUsage  Usage = "usage: addconf INTERFACE FILE\n"
-	syncConfUsage Usage = "usage: syncconf INTERFACE FILE\n"
+	setConfUsage  Usage = "usage: wg setconf INTERFACE FILE\n"
+	addConfUsage  Usage = "usage: wg addconf INTERFACE FILE\n"
+	syncConfUsage Usage = "usage: wg syncconf INTERFACE FILE\n"
 )
 
 // load reads a file as the update of setconf.

@@ -10,9 +10,9 @@ import (
 	"wgd/conf"
 )
 
-const setUsage Usage = `usage: set INTERFACE [listen-port PORT] [fwmark MARK|off] [private-key FILE]
-           [peer PUBLICKEY [remove] [preshared-key FILE] [endpoint HOST:PORT]
-            [persistent-keepalive SECONDS|off] [allowed-ips [+|-]ADDRESS/BITS,...]]...
+const setUsage Usage = `usage: wg set INTERFACE [listen-port PORT] [fwmark MARK|off] [private-key FILE]
+              [peer PUBLICKEY [remove] [preshared-key FILE] [endpoint HOST:PORT]
+               [persistent-keepalive SECONDS|off] [allowed-ips [+|-]ADDRESS/BITS,...]]...
 Keys are read from files, which may be /dev/stdin; an empty file removes the key.
 Allowed IPs replace those there are, unless there is a + (add) or - (remove) in the list.
 `

@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"net/netip"
 	"os"
-	"slices"
+	"sort"
 	"strconv"
 	"time"
 
@@ -14,8 +14,8 @@ import (
 	"wgd/uapi"
 )
 
-const showUsage Usage = `usage: show [INTERFACE|all] [FIELD]
-       show interfaces
+const showUsage Usage = `usage: wg show [INTERFACE|all] [FIELD]
+       wg show interfaces
 FIELD: public-key, private-key, listen-port, fwmark, peers, preshared-keys, endpoints, allowed-ips,
        latest-handshakes, transfer, persistent-keepalive; dump is all of them.
 `
@@ -51,6 +51,8 @@ func (t *Tool) show(args []string) error {
 		return err
 	}
 	return t.output(func(w *bufio.Writer) error {
+		shown := what == "interfaces"
+		var failed error // the last
 		for i, name := range names {
 			last := i == len(names)-1
 			if what == "interfaces" {
@@ -58,12 +60,16 @@ func (t *Tool) show(args []string) error {
 				w.WriteByte(separator(last, '\n', ' '))
 				continue
 			}
-			// One that does not answer does not hide the others.
+			// One that does not answer does not hide the others, and is no error beside them.
 			s, err := state(name)
 			if err != nil {
-				t.Warn(err.Error())
+				if failed != nil {
+					t.Warn(failed.Error())
+				}
+				failed = err
 				continue
 			}
+			shown = true
 			if err := t.print(w, name, s, field, name+"\t"); err != nil {
 				return err
 			}
@@ -71,7 +77,11 @@ func (t *Tool) show(args []string) error {
 				w.WriteByte('\n')
 			}
 		}
-		return nil
+		if shown && failed != nil {
+			t.Warn(failed.Error())
+			return nil
+		}
+		return failed
 	})
 }
 
@@ -223,7 +233,7 @@ func allowedIPs(prefixes []netip.Prefix, between string) string {
 	return string(b)
 }
 
-const showConfUsage Usage = "usage: showconf INTERFACE\n"
+const showConfUsage Usage = "usage: wg showconf INTERFACE\n"
 
 func (t *Tool) showConf(args []string) error {
 	if len(args) != 1 {
@@ -314,7 +324,7 @@ func (t *Tool) pretty(w *bufio.Writer, name string, s *conf.State) {
 	if s.FirewallMark != 0 {
 		line("fwmark", markOrOff(s.FirewallMark))
 	}
-	slices.SortStableFunc(s.Peers, func(a, b conf.PeerState) int { return cmp.Compare(handshake(&b), handshake(&a)) })
+	sort.Stable(byHandshake(s.Peers))
 	now := time.Now().Unix()
 	for i := range s.Peers {
 		p := &s.Peers[i]
@@ -347,13 +357,12 @@ func (t *Tool) pretty(w *bufio.Writer, name string, s *conf.State) {
 	}
 }
 
-// handshake orders peers: never is before all times.
-func handshake(p *conf.PeerState) int64 {
-	if p.LastHandshake.IsZero() {
-		return -1
-	}
-	return p.LastHandshake.UnixNano()
-}
+// byHandshake has the latest first; the zero time is before all others.
+type byHandshake []conf.PeerState
+
+func (s byHandshake) Len() int           { return len(s) }
+func (s byHandshake) Less(i, j int) bool { return s[i].LastHandshake.After(s[j].LastHandshake) }
+func (s byHandshake) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
 
 func (c style) ago(seconds int64) string {
 	switch {
