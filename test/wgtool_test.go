@@ -83,10 +83,13 @@ var toolFiles = map[string]string{
 		"[Peer]\nPublicKey = " + toolPeerQ + "\nAllowedIPs = 10.1.0.0/16\n",
 	"conf-off": "[Interface]\nListenPort = 51820\n[Peer]\nPublicKey = " + toolPeerQ + "\nAllowedIPs = 10.1.0.0/16\nPersistentKeepalive = off\n" +
 		"PresharedKey = AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n",
-	"conf-name": "[Interface]\nListenPort = 51820\n[Peer]\nPublicKey = " + toolPeerP + "\nEndpoint = localhost:7\n",
-	"conf-zone": "[Interface]\nListenPort = 51820\n[Peer]\nPublicKey = " + toolPeerP + "\nEndpoint = [fe80::1%nope]:7\n",
-	"conf-peer": "[Peer]\nPublicKey = " + toolPeerN + "\nAllowedIPs = 10.9.0.0/16\n",
-	"conf-long": "[Interface]\nListenPort = 51820\n[Peer]\nPublicKey = " + toolPeerP + "\nAllowedIPs = " + strings.Repeat("10.3.0.0/16,", 999) + "10.4.0.0/16\n",
+	"conf-blanks":  "[Interface]\nListenPort=51820\n[Peer]\nPublicKey=" + toolPeerN + "\nAllowedIPs=10.9.0.0/16,fd09::/64\n",                                                                              // B07
+	"conf-comment": "[Interface]\nListenPort = 51820\n#[Peer]\n#PublicKey = " + toolPeerP + "\n# AllowedIPs = 10.9.0.0/16\n",                                                                              // B08
+	"conf-case":    "[interface]\nlistenPORT = 51820\n[PEER]\nPublickey = " + toolPeerN + "\nPRESHAREDKEY = " + toolPeerP + "\nallowedips = 10.9.0.0/16\nendpoint = 1.2.3.4:5\npersistentKeepAlive = 7\n", // B09
+	"conf-name":    "[Interface]\nListenPort = 51820\n[Peer]\nPublicKey = " + toolPeerP + "\nEndpoint = localhost:7\n",
+	"conf-zone":    "[Interface]\nListenPort = 51820\n[Peer]\nPublicKey = " + toolPeerP + "\nEndpoint = [fe80::1%nope]:7\n",
+	"conf-peer":    "[Peer]\nPublicKey = " + toolPeerN + "\nAllowedIPs = 10.9.0.0/16\n",
+	"conf-long":    "[Interface]\nListenPort = 51820\n[Peer]\nPublicKey = " + toolPeerP + "\nAllowedIPs = " + strings.Repeat("10.3.0.0/16,", 999) + "10.4.0.0/16\n",
 }
 
 // The state of the daemons before each case.
@@ -587,7 +590,7 @@ func sortPeers(lines []string) {
 func (b *toolBench) compare(ifname string, c toolCase) (ok bool) {
 	b.t.Helper()
 	var stock, ours toolResult
-	for range 4 {
+	for range 6 {
 		stock, ours = b.run(b.stock, ifname, c), b.run(b.ours, ifname, c)
 		if stock.same(ours) {
 			break

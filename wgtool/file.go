@@ -143,7 +143,7 @@ func diffPeer(q *conf.PeerUpdate, p *conf.PeerState) (change conf.PeerUpdate, an
 	if *psk != p.PresharedKey {
 		change.PresharedKey, any = psk, true
 	}
-	if q.Endpoint != nil && endpointOrNone(*q.Endpoint) != endpointOrNone(p.Endpoint) {
+	if q.Endpoint != nil && *q.Endpoint != p.Endpoint && endpointOrNone(*q.Endpoint) != endpointOrNone(p.Endpoint) {
 		change.Endpoint, any = q.Endpoint, true
 	}
 	keepalive := new(uint16)

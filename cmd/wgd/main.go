@@ -25,7 +25,8 @@ const usage = `usage: wgd [-f] INTERFACE    make the interface; -f, --foreground
        wgd run CONF          the same in the foreground, configured from a file
        wgd up CONF           the same in the background
        wgd down CONF         end it
-       wgd show [IF|all|interfaces] [FIELD], showconf IF, set IF ..., setconf|addconf|syncconf IF FILE: as wg(8)
+       wgd show|showconf|set|setconf|addconf|syncconf ...
+                             what wg(8) does; called wg it is that
        wgd genkey            print a new private key
        wgd pubkey            read a private key, print its public key
        wgd genpsk            print a new preshared key
