@@ -2,7 +2,9 @@ package test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -304,10 +306,7 @@ func newToolBench(t *testing.T) *toolBench {
 	}
 	daemons := []string{wgd(t), wireguardGo(t)}
 	b := &toolBench{t: t, dir: t.TempDir(), stock: stock}
-	b.ours = filepath.Join(binaries, "wg")
-	if err := os.Symlink(wgdProgram.build(t), b.ours); err != nil {
-		t.Fatal(err)
-	}
+	b.ours = toolName(t)
 
 	runtime.LockOSThread() // never unlocked: the namespaces end with the thread
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
@@ -360,6 +359,16 @@ func newToolBench(t *testing.T) *toolBench {
 	must(os.WriteFile(socketDir+"notes", nil, 0o600))
 	must(os.Mkdir(socketDir+"dir.sock", 0o700))
 	return b
+}
+
+// toolName is the path of our program called wg.
+func toolName(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(binaries, "wg")
+	if err := os.Symlink(wgdProgram.build(t), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // script answers each operation by a text.
