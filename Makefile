@@ -145,9 +145,10 @@ interop-test: kernel
 	$(GO) test -count=1 -parallel 4 -timeout 20m ./test
 
 # The long forms of tests that interop-test does in short: a full idle minute, memory in
-# a cgroup, and half an hour (or WGD_SOAK_MINUTES) of changes under traffic.
+# a cgroup, 200 MB through each mix of offloads, and half an hour (or WGD_SOAK_MINUTES)
+# of changes under traffic.
 soak:
-	WGD_SOAK=1 $(GO) test -count=1 -timeout 120m -v -run 'TestIdlePeers|TestMemory|TestSoak' ./test
+	WGD_SOAK=1 $(GO) test -count=1 -timeout 120m -v -run 'TestIdlePeers|TestMemory|TestMixes|TestSoak' ./test
 
 demo: build
 	@test/deps demo

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wgd/internal/ready"
 	"wgd/internal/rtnl"
 )
 
@@ -106,19 +107,20 @@ func noSuchFamily(err error) bool {
 	return err == unix.EAFNOSUPPORT || err == unix.EADDRNOTAVAIL
 }
 
-// A udpConn is a socket on Go's netpoller, without package net: its reads give
+// A udpConn is a socket without package net, whose reads give
 // no access to what a reply from the right address needs without allocating.
 type udpConn struct {
 	v6        bool
 	localPort uint16
-	file      *os.File
+	file      *os.File // not on Go's poller
 	raw       syscall.RawConn
+	ready     *ready.Waiter // of file
+	fd        int           // of file
 	closing   atomic.Bool
 
-	reading  sync.Mutex             // held for one burst in; comes before the locks of handle
-	in       *udpReader             // guarded by reading
-	handle   func([]datagram, bool) // guarded by reading; nil: serve was not called yet
-	pollOnce func(fd uintptr)       // one burst; allocated once
+	reading sync.Mutex             // held for one burst in; comes before the locks of handle
+	in      *udpReader             // guarded by reading
+	handle  func([]datagram, bool) // guarded by reading; nil: serve was not called yet
 
 	out udpWriter
 }
@@ -137,18 +139,15 @@ func openUDP(v6 bool, port uint16, mark uint32, o udpOptions) (*udpConn, error) 
 		unix.Close(fd)
 		return nil, err
 	}
-	c := &udpConn{v6: v6, localPort: port, file: os.NewFile(uintptr(fd), "udp")}
-	if c.raw, err = c.file.SyscallConn(); err != nil {
+	c := &udpConn{v6: v6, localPort: port, file: ready.File(fd, "udp"), fd: fd}
+	if c.raw, err = c.file.SyscallConn(); err == nil {
+		c.ready, err = ready.NewWaiter(fd)
+	}
+	if err != nil {
 		c.file.Close()
 		return nil, err
 	}
 	c.in = newUDPReader(v6, off&(OffloadGRO|OffloadMmsg) == OffloadMmsg, o.budget.Arena, o.log)
-	c.pollOnce = func(fd uintptr) {
-		// An error that lasts comes again, for serve.
-		if c.in.burst(int(fd)); len(c.in.batch) > 0 {
-			c.handle(c.in.batch, false)
-		}
-	}
 	c.out.init(c, off, o.log)
 	c.out.mark.Store(mark)
 	if off&OffloadGSO != 0 {
@@ -248,14 +247,17 @@ func (c *udpConn) setMark(mark uint32) error {
 }
 
 func (c *udpConn) close() error {
-	first := !c.closing.Swap(true)
-	err := c.file.Close()
-	if first {
-		c.in.close()
-		c.out.mu.Lock()
-		c.out.paths.close()
-		c.out.mu.Unlock()
+	if c.closing.Swap(true) {
+		return os.ErrClosed
 	}
+	c.ready.Close()  // waits for serve
+	c.reading.Lock() // and poll
+	defer c.reading.Unlock()
+	c.out.mu.Lock() // and send
+	defer c.out.mu.Unlock()
+	err := c.file.Close()
+	c.in.close()
+	c.out.paths.close()
 	return err
 }
 
@@ -264,10 +266,10 @@ func (c *udpConn) serve(handle func([]datagram, bool)) error {
 	c.handle = handle
 	c.reading.Unlock()
 	var fatal error
-	err := c.raw.Read(func(fd uintptr) bool {
+	err := c.ready.Wait(func() bool {
 		for !c.closing.Load() {
 			c.reading.Lock()
-			empty, err := c.in.burst(int(fd))
+			empty, err := c.in.burst(c.fd)
 			if len(c.in.batch) > 0 {
 				handle(c.in.batch, !empty && err == nil)
 			}
@@ -295,8 +297,12 @@ func (c *udpConn) poll() {
 	if !c.reading.TryLock() {
 		return
 	}
-	if c.handle != nil {
-		c.raw.Control(c.pollOnce)
+	// close waits for the lock before it closes the descriptor.
+	if c.handle != nil && !c.closing.Load() {
+		// An error that lasts comes again, for serve.
+		if c.in.burst(c.fd); len(c.in.batch) > 0 {
+			c.handle(c.in.batch, false)
+		}
 	}
 	c.reading.Unlock()
 }

@@ -297,6 +297,25 @@ func TestUDPManyTakesAnyLength(t *testing.T) {
 	}
 }
 
+// Of a message that was cut off nothing is handed over, and the others are.
+func TestUDPTruncatedIsSkipped(t *testing.T) {
+	a, _, _ := listenT(t, 0, 0)
+	b, _, port := listenT(t, 0, OffloadMmsg)
+	for i := range b.in.many.iovs {
+		b.in.many.iovs[i].SetLen(1000)
+	}
+	at := arrivals(t, b)
+	buf, segs := batchOf(1000, 1001, 999, 65507, 1452, 1)
+	if err := a.send(endpointT(t, "127.0.0.1:%d", port), buf, segs); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{0, 2, 5} {
+		if d := next(t, at); !bytes.Equal(d.data, buf[segs[i].off:segs[i].off+segs[i].len]) {
+			t.Fatalf("number %d of %d bytes: got %d bytes", i, segs[i].len, len(d.data))
+		}
+	}
+}
+
 // BenchmarkUDP carries 44 messages of 1,452 bytes over the loopback, by each way there
 // is. What sending costs and what receiving costs is told apart.
 func BenchmarkUDP(b *testing.B) {

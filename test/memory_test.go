@@ -73,6 +73,9 @@ func TestBudgetIsChosen(t *testing.T) {
 				if err != nil || flags&unix.IFF_VNET_HDR != 0 != test.vnet {
 					t.Errorf("TUN flags %#x, %v, want vnet_hdr: %v", flags, err, test.vnet)
 				}
+				if link, queue := h.run("ip", "link", "show", ifname), fmt.Sprintf("qlen %d\n", b.Queue); !strings.Contains(link, queue) {
+					t.Errorf("want %s: %s", queue, link)
+				}
 				if strings.Count(got, want) != 2 || strings.Count(got, wantOut) != 2 {
 					t.Errorf("want %s and %s of two sockets:\n%s", want, wantOut, got)
 				}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	wgtun "golang.zx2c4.com/wireguard/tun"
 
+	"wgd/internal/ready"
 	"wgd/internal/rtnl"
 )
 
@@ -27,13 +28,14 @@ const (
 
 // Kernel is a TUN of the Linux kernel.
 type Kernel struct {
-	file  *os.File
-	read  syscall.RawConn
-	fd    int         // of file; used inside callbacks of read only, which keep it open
-	empty atomic.Bool // the last TryRead found nothing
-	gone  atomic.Bool // a TryRead found no interface
-	vnet  bool        // each packet has a vnet header, on both ways
-	big   bool        // it is big-endian
+	file  *os.File // not on Go's poller
+	raw   syscall.RawConn
+	ready *ready.Waiter // of file
+	fd    int           // of file; used only where it is kept open: see Close
+	empty atomic.Bool   // the last TryRead found nothing
+	gone  atomic.Bool   // a TryRead found no interface
+	vnet  bool          // each packet has a vnet header, on both ways
+	big   bool          // it is big-endian
 
 	writing sync.Mutex  // around the system call alone, against Close
 	gather  *gatherer   // owned by Gather; nil: packets are written one by one
@@ -196,7 +198,13 @@ func newKernel(fd int, off Offload) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernel{file: dev.File(), fd: fd, vnet: vnet, big: big, stop: make(chan struct{})}
+	// That file is on Go's poller.
+	fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	dev.File().Close()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	k := &Kernel{file: ready.File(fd, clonePath), fd: fd, vnet: vnet, big: big, stop: make(chan struct{})}
 	if vnet {
 		setOffload(fd, off)
 		if off&Vnet != 0 {
@@ -204,12 +212,17 @@ func newKernel(fd int, off Offload) (*Kernel, error) {
 		}
 	}
 	k.takeIt = func(uintptr) { k.turn() }
-	if k.read, err = k.file.SyscallConn(); err != nil {
+	if k.raw, err = k.file.SyscallConn(); err != nil {
 		k.file.Close()
 		return nil, err
 	}
+	if k.ready, err = ready.NewWaiter(fd); err != nil {
+		k.file.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	k.link.Store(&State{Name: name, MTU: DefaultMTU})
 	if err := k.openNetlink(); err != nil {
+		k.ready.Close()
 		k.file.Close()
 		return nil, fmt.Errorf("%s: rtnetlink: %w", name, err)
 	}
@@ -234,15 +247,13 @@ func (k *Kernel) Name() string { return k.link.Load().Name }
 func (k *Kernel) MTU() int     { return k.link.Load().MTU }
 
 func (k *Kernel) Drain(f func() bool) error {
-	// The read lock that RawConn.Read holds keeps fd from being closed and
-	// reused under f. The netpoller is edge-triggered: parking before EAGAIN
-	// could last for ever.
-	err := k.read.Read(func(uintptr) bool {
+	err := k.ready.Wait(func() bool {
 		for {
 			k.empty.Store(false)
 			if !f() || k.gone.Load() || k.closed.Load() {
 				return true
 			}
+			// Parking before EAGAIN could last for ever.
 			if k.empty.Load() {
 				return false
 			}
@@ -253,16 +264,13 @@ func (k *Kernel) Drain(f func() bool) error {
 		return nil
 	case k.gone.Load():
 		return ErrRemoved
-	case err != nil && k.detached():
-		// The descriptor polls as an error once the interface is gone.
-		return ErrRemoved
 	}
 	return err
 }
 
 func (k *Kernel) Poll(f func()) {
 	k.turn = f
-	k.read.Control(k.takeIt) // which keeps fd open
+	k.raw.Control(k.takeIt) // which keeps fd open
 }
 
 func (k *Kernel) TryRead(s *Super) (bool, error) {
@@ -360,15 +368,9 @@ func (k *Kernel) explain(err error) error {
 	return err
 }
 
-// detached asks whether the interface behind the descriptor is gone.
-func (k *Kernel) detached() bool {
-	_, err := k.currentName()
-	return errors.Is(err, unix.EBADFD)
-}
-
 // currentName asks the TUN itself, whatever its namespace.
 func (k *Kernel) currentName() (name string, err error) {
-	err2 := k.read.Control(func(fd uintptr) {
+	err2 := k.raw.Control(func(fd uintptr) {
 		var ifr *unix.Ifreq
 		if ifr, err = getIff(int(fd)); err == nil {
 			name = ifr.Name()
@@ -385,6 +387,7 @@ func (k *Kernel) Close() error {
 	k.mu.Lock()
 	k.netlink.Close()
 	k.mu.Unlock()
+	k.ready.Close()
 	k.writing.Lock() // whoever writes now still has the descriptor
 	k.writing.Unlock()
 	return k.file.Close()
@@ -435,7 +438,7 @@ func (k *Kernel) openNetlink() error {
 		return err
 	}
 	k.foreign = false
-	k.read.Control(func(tun uintptr) {
+	k.raw.Control(func(tun uintptr) {
 		if ns, err := unix.IoctlRetInt(int(tun), unix.TUNGETDEVNETNS); err == nil {
 			if own, err := unix.IoctlRetInt(fd, unix.SIOCGSKNS); err == nil {
 				if !sameFile(ns, own) {

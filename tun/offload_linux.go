@@ -120,11 +120,17 @@ func (b *superBounds) set(nl io.Writer) {
 		Uint32(unix.IFLA_GSO_MAX_SEGS, uint32(packets)))
 }
 
-// SetQueueLength sets how many packets, super-packets or not, wait to be read.
-func (k *Kernel) SetQueueLength(n int) error {
+// LimitQueue makes at most n packets, super-packets or not, wait to be read.
+func (k *Kernel) LimitQueue(n int) error {
 	ifr, err := unix.NewIfreq(k.Name())
 	if err != nil {
 		return err
+	}
+	if err := k.ioctl(unix.SIOCGIFTXQLEN, ifr); err != nil {
+		return err
+	}
+	if ifr.Uint32() <= uint32(n) {
+		return nil
 	}
 	ifr.SetUint32(uint32(n))
 	return k.ioctl(unix.SIOCSIFTXQLEN, ifr)

@@ -650,10 +650,12 @@ func TestSuperBound(t *testing.T) {
 	a.sysctl(t, "ipv4/ip_forward", "0")
 	size, packets := superBound(1280)
 	a.awaitLink(t, "1", fmt.Sprintf("gso_max_size %d gso_max_segs %d ", size, packets))
-	if err := a.k.SetQueueLength(77); err != nil {
-		t.Error(err)
-	}
-	if got := a.ip(t, "link show t1"); !strings.Contains(got, "qlen 77") {
-		t.Errorf("queue length: %s", got)
+	for _, n := range []int{77, 78} { // it never grows
+		if err := a.k.LimitQueue(n); err != nil {
+			t.Error(err)
+		}
+		if got := a.ip(t, "link show t1"); !strings.Contains(got, "qlen 77") {
+			t.Errorf("at most %d: %s", n, got)
+		}
 	}
 }

@@ -175,6 +175,9 @@ func runDaemon(name string, mtu int, configure func(*device.Device) error, ready
 	}
 	log := device.NewLogger(os.Stderr, k.Name(), logLevel())
 	logAEAD(log, refused)
+	if err := k.LimitQueue(o.Budget.Queue); err != nil {
+		log.Verbosef("queue of the interface: %v", err)
+	}
 	o.Tun, o.Log = k, log
 	d, err := device.New(o)
 	if err != nil {
