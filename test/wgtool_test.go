@@ -209,7 +209,7 @@ func setCases() (all []toolCase) {
 // showCases change nothing.
 func showCases() (all []toolCase) {
 	add := func(args string) { all = append(all, toolCase{args: args}) }
-	for _, what := range []string{"{if}", "scripted", "empty", "all", "interfaces", "refusing", "garbage", "half", "nosuch", "plain"} {
+	for _, what := range []string{"{if}", "scripted", "compatible", "empty", "all", "interfaces", "refusing", "garbage", "half", "nosuch", "plain"} {
 		add("show " + what)
 		add("show " + what + " bogus")
 		for _, field := range toolFields {
@@ -264,11 +264,12 @@ var toolScripts = map[string]string{
 		toolScriptPeer(8, 3600, "", 1<<60-1, 1<<50, 61) + "unknown_key=7\n" +
 		toolScriptPeer(9, 86400, "1.2.3.4:0", 1<<20, 1<<30, 120) + "allowed_ip=::ffff:1.2.3.4/128\n" +
 		toolScriptPeer(10, 100, "192.0.2.1:5", 1536, 1<<41+1<<40/3, 7322) + "errno=0\n\n",
-	"empty":    "errno=0\n\n",
-	"refusing": "errno=5\n\n",
-	"garbage":  "what?\nerrno=0\n\n",
-	"half":     "listen_port=5\n",
-	"silent":   "",
+	"compatible": toolScriptPeer(1, 5, "[::102:304]:5", 0, 0, 0) + "allowed_ip=::1:0/112\nallowed_ip=::2/128\nallowed_ip=64:ff9b::102:304/128\nerrno=0\n\n",
+	"empty":      "errno=0\n\n",
+	"refusing":   "errno=5\n\n",
+	"garbage":    "what?\nerrno=0\n\n",
+	"half":       "listen_port=5\n",
+	"silent":     "",
 }
 
 func toolScriptPeer(n byte, ago int64, endpoint string, rx, tx uint64, keepalive int) string {

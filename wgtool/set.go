@@ -41,7 +41,11 @@ func (t *Tool) settings(args []string) (*conf.Update, error) {
 			continue
 		}
 		if !isSetting(name, peer != nil) {
-			return u, fmt.Errorf("%s: not a setting%s", name, map[bool]string{true: " of a peer"}[peer != nil])
+			of := "an interface"
+			if peer != nil {
+				of = "a peer"
+			}
+			return u, fmt.Errorf("%s: not a setting of %s", name, of)
 		}
 		if len(args) == 0 {
 			return u, fmt.Errorf("%s: no value", name)

@@ -2,7 +2,6 @@ package wgtool
 
 import (
 	"bufio"
-	"cmp"
 	"net/netip"
 	"os"
 	"sort"
@@ -57,7 +56,11 @@ func (t *Tool) show(args []string) error {
 			last := i == len(names)-1
 			if what == "interfaces" {
 				w.WriteString(name)
-				w.WriteByte(separator(last, '\n', ' '))
+				if last {
+					w.WriteByte('\n')
+				} else {
+					w.WriteByte(' ')
+				}
 				continue
 			}
 			// One that does not answer does not hide the others, and is no error beside them.
@@ -83,13 +86,6 @@ func (t *Tool) show(args []string) error {
 		}
 		return failed
 	})
-}
-
-func separator(last bool, end, between byte) byte {
-	if last {
-		return end
-	}
-	return between
 }
 
 // print shows one interface: each line of a field begins with prefix.
@@ -142,7 +138,7 @@ func peerField(p *conf.PeerState, field string) (value string, ok bool) {
 	case "endpoints":
 		return "\t" + endpointOrNone(p.Endpoint), true
 	case "allowed-ips":
-		return "\t" + allowedIPs(p.AllowedIPs, " "), true
+		return "\t" + allowedIPs(p.AllowedIPs, " ", "/"), true
 	case "latest-handshakes":
 		return "\t" + strconv.FormatInt(seconds(p.LastHandshake), 10), true
 	case "transfer":
@@ -162,7 +158,7 @@ func dump(w *bufio.Writer, s *conf.State, prefix string) {
 		w.WriteString(p.PublicKey.String())
 		w.WriteString("\t" + keyOrNone(p.PresharedKey))
 		w.WriteString("\t" + endpointOrNone(p.Endpoint))
-		w.WriteString("\t" + allowedIPs(p.AllowedIPs, ","))
+		w.WriteString("\t" + allowedIPs(p.AllowedIPs, ",", "/"))
 		for _, field := range []string{"latest-handshakes", "transfer", "persistent-keepalive"} {
 			value, _ := peerField(p, field)
 			w.WriteString(value)
@@ -216,10 +212,27 @@ func endpointOrNone(e netip.AddrPort) string {
 		return none
 	}
 	nameZone(&e)
-	return e.String()
+	if e.Addr().Is4() {
+		return e.String()
+	}
+	return "[" + spell(e.Addr()) + "]:" + strconv.Itoa(int(e.Port()))
 }
 
-func allowedIPs(prefixes []netip.Prefix, between string) string {
+// spell is the text of an address as inet_ntop(3) has it: it takes more IPv6 addresses
+// for IPv4 ones in disguise than netip does.
+func spell(a netip.Addr) string {
+	b := a.As16()
+	if a.Is6() && [12]byte(b[:12]) == [12]byte{} && b[12]|b[13] != 0 {
+		s := "::" + netip.AddrFrom4([4]byte(b[12:])).String()
+		if a.Zone() != "" {
+			s += "%" + a.Zone()
+		}
+		return s
+	}
+	return a.String()
+}
+
+func allowedIPs(prefixes []netip.Prefix, between, slash string) string {
 	if len(prefixes) == 0 {
 		return none
 	}
@@ -228,7 +241,9 @@ func allowedIPs(prefixes []netip.Prefix, between string) string {
 		if i > 0 {
 			b = append(b, between...)
 		}
-		b = p.AppendTo(b)
+		b = append(b, spell(p.Addr())...)
+		b = append(b, slash...)
+		b = strconv.AppendInt(b, int64(p.Bits()), 10)
 	}
 	return string(b)
 }
@@ -244,44 +259,46 @@ func (t *Tool) showConf(args []string) error {
 		return err
 	}
 	defer s.Wipe()
-	c := fileOf(s)
-	text := c.Append(nil)
-	if len(s.Peers) == 0 {
-		text = append(text, '\n') // wg ends [Interface] by an empty line
-	}
-	_, err = t.Stdout.Write(text)
-	clear(text)
-	return err
+	return t.output(func(w *bufio.Writer) error {
+		writeFile(w, s)
+		return nil
+	})
 }
 
-// fileOf is the configuration that would make s. It shares the keys of s.
-func fileOf(s *conf.State) *conf.Config {
-	c := new(conf.Config)
-	if !s.PrivateKey.IsZero() {
-		c.Interface.PrivateKey = &s.PrivateKey
-	}
+// writeFile is the configuration that would make s.
+func writeFile(w *bufio.Writer, s *conf.State) {
+	line := func(key, value string) { w.WriteString(key + " = " + value + "\n") }
+	w.WriteString("[Interface]\n")
 	if s.ListenPort != 0 {
-		c.Interface.ListenPort = &s.ListenPort
+		line("ListenPort", strconv.Itoa(int(s.ListenPort)))
 	}
 	if s.FirewallMark != 0 {
-		c.Interface.FwMark = &s.FirewallMark
+		line("FwMark", markOrOff(s.FirewallMark))
 	}
-	c.Peers = make([]conf.Peer, len(s.Peers))
+	if !s.PrivateKey.IsZero() {
+		line("PrivateKey", s.PrivateKey.String())
+	}
+	w.WriteByte('\n')
 	for i := range s.Peers {
-		p, q := &s.Peers[i], &c.Peers[i]
-		q.PublicKey, q.AllowedIPs = p.PublicKey, p.AllowedIPs
-		if !p.PresharedKey.IsZero() {
-			q.PresharedKey = &p.PresharedKey
+		p := &s.Peers[i]
+		if i > 0 {
+			w.WriteByte('\n')
 		}
-		if p.PersistentKeepalive != 0 {
-			q.PersistentKeepalive = &p.PersistentKeepalive
+		w.WriteString("[Peer]\n")
+		line("PublicKey", p.PublicKey.String())
+		if !p.PresharedKey.IsZero() {
+			line("PresharedKey", p.PresharedKey.String())
+		}
+		if len(p.AllowedIPs) > 0 {
+			line("AllowedIPs", allowedIPs(p.AllowedIPs, ", ", "/"))
 		}
 		if p.Endpoint.IsValid() {
-			shown, _ := netip.ParseAddrPort(endpointOrNone(p.Endpoint))
-			q.Endpoint = &conf.Endpoint{Host: shown.Addr().String(), Port: shown.Port()}
+			line("Endpoint", endpointOrNone(p.Endpoint))
+		}
+		if p.PersistentKeepalive != 0 {
+			line("PersistentKeepalive", strconv.Itoa(int(p.PersistentKeepalive)))
 		}
 	}
-	return c
 }
 
 // A style is how a terminal shows it, or nothing.
@@ -335,16 +352,7 @@ func (t *Tool) pretty(w *bufio.Writer, name string, s *conf.State) {
 		if p.Endpoint.IsValid() {
 			line("endpoint", endpointOrNone(p.Endpoint))
 		}
-		var ips []byte
-		for j, prefix := range p.AllowedIPs {
-			if j > 0 {
-				ips = append(ips, ", "...)
-			}
-			ips = prefix.Addr().AppendTo(ips)
-			ips = append(ips, c.cyan+"/"+c.reset...)
-			ips = strconv.AppendInt(ips, int64(prefix.Bits()), 10)
-		}
-		line("allowed ips", cmp.Or(string(ips), none))
+		line("allowed ips", allowedIPs(p.AllowedIPs, ", ", c.cyan+"/"+c.reset))
 		if at := seconds(p.LastHandshake); at != 0 {
 			line("latest handshake", c.ago(now-at))
 		}
