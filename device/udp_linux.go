@@ -34,8 +34,8 @@ type segment struct {
 type conn interface {
 	// serve hands over what arrives, in bursts, until the socket is closed (nil)
 	// or dead (why). The data lies in storage that is used again when handle
-	// returns; handle may change it in place, and is told whether more waits. Called
-	// once.
+	// returns; handle may change it in place, and is told whether more waits, if need
+	// be in a burst of none. Called once.
 	serve(handle func(burst []datagram, more bool)) error
 
 	// poll hands over one burst, if there is any, in the calling goroutine, unless
@@ -266,12 +266,14 @@ func (c *udpConn) serve(handle func([]datagram, bool)) error {
 	c.handle = handle
 	c.reading.Unlock()
 	var fatal error
+	more := false // was told
 	err := c.ready.Wait(func() bool {
 		for !c.closing.Load() {
 			c.reading.Lock()
 			empty, err := c.in.burst(c.fd)
-			if len(c.in.batch) > 0 {
-				handle(c.in.batch, !empty && err == nil)
+			if len(c.in.batch) > 0 || more { // or the queue would seem to stand until the next
+				more = !empty && err == nil
+				handle(c.in.batch, more)
 			}
 			c.reading.Unlock()
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -313,6 +314,39 @@ func TestUDPTruncatedIsSkipped(t *testing.T) {
 		if d := next(t, at); !bytes.Equal(d.data, buf[segs[i].off:segs[i].off+segs[i].len]) {
 			t.Fatalf("number %d of %d bytes: got %d bytes", i, segs[i].len, len(d.data))
 		}
+	}
+}
+
+// Whoever was told that more waits is told when it does not, also when a burst took all
+// there was.
+func TestUDPTellsThatNothingWaits(t *testing.T) {
+	for _, off := range mixes {
+		a, _, _ := listenT(t, 0, OffloadMmsg)
+		b, _, port := listenT(t, 0, off)
+		var arrived atomic.Int32
+		var waits atomic.Bool
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			b.serve(func(burst []datagram, more bool) {
+				waits.Store(more)
+				arrived.Add(int32(len(burst)))
+			})
+		}()
+		to := endpointT(t, "127.0.0.1:%d", port)
+		for n := 1; n <= 2*udpBurst; n++ {
+			arrived.Store(0)
+			// All at once: serve waits for the lock.
+			b.reading.Lock()
+			buf, segs := joined(same(n, 1000)...)
+			if err := a.send(to, buf, segs); err != nil {
+				t.Fatal(err)
+			}
+			b.reading.Unlock()
+			eventually(t, func() bool { return arrived.Load() == int32(n) && !waits.Load() })
+		}
+		b.close()
+		<-ended
 	}
 }
 
