@@ -121,6 +121,7 @@ type udpConn struct {
 	reading sync.Mutex             // held for one burst in; comes before the locks of handle
 	in      *udpReader             // guarded by reading
 	handle  func([]datagram, bool) // guarded by reading; nil: serve was not called yet
+	more    bool                   // guarded by reading; what handle was told
 
 	out udpWriter
 }
@@ -269,15 +270,10 @@ func (c *udpConn) serve(handle func([]datagram, bool)) error {
 	c.handle = handle
 	c.reading.Unlock()
 	var fatal error
-	more := false // was told
 	err := c.ready.Wait(func() bool {
 		for !c.closing.Load() {
 			c.reading.Lock()
-			empty, err := c.in.burst(c.fd)
-			if len(c.in.batch) > 0 || more { // or the queue would seem to stand until the next
-				more = !empty && err == nil
-				handle(c.in.batch, more)
-			}
+			empty, err := c.burst()
 			c.reading.Unlock()
 			if err != nil {
 				fatal = err
@@ -298,16 +294,23 @@ func (c *udpConn) serve(handle func([]datagram, bool)) error {
 	return err
 }
 
+// burst hands over one burst, or says that there is no more. reading is held.
+func (c *udpConn) burst() (empty bool, err error) {
+	empty, err = c.in.burst(c.fd)
+	if len(c.in.batch) > 0 || c.more { // or the queue would seem to stand until the next
+		c.more = !empty && err == nil
+		c.handle(c.in.batch, c.more)
+	}
+	return empty, err
+}
+
 func (c *udpConn) poll() {
 	if !c.reading.TryLock() {
 		return
 	}
 	// close waits for the lock before it closes the descriptor.
 	if c.handle != nil && !c.closing.Load() {
-		// An error that lasts comes again, for serve.
-		if empty, err := c.in.burst(c.fd); len(c.in.batch) > 0 {
-			c.handle(c.in.batch, !empty && err == nil)
-		}
+		c.burst() // an error that lasts comes again, for serve
 	}
 	c.reading.Unlock()
 }

@@ -14,7 +14,8 @@ import (
 // Imports go one way.
 func TestImports(t *testing.T) {
 	may := map[string][]string{
-		"wgd/cmd/wgd":                 {"wgd/device", "wgd/uapi", "wgd/conf", "wgd/netcfg", "wgd/tun", "wgd/noise", "wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519", "wgd/internal/threads"},
+		"wgd/cmd/wgd":                 {"wgd/device", "wgd/uapi", "wgd/conf", "wgd/netcfg", "wgd/tun", "wgd/noise", "wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519", "wgd/internal/threads", "wgd/wgtool"},
+		"wgd/wgtool":                  {"wgd/uapi", "wgd/conf", "wgd/noise"},
 		"wgd/uapi":                    {"wgd/conf"},
 		"wgd/device":                  {"wgd/noise", "wgd/tun", "wgd/conf", "wgd/internal/ready", "wgd/internal/rtnl", "wgd/internal/threads"},
 		"wgd/noise":                   {"wgd/crypto/blake2s", "wgd/crypto/chacha20poly1305", "wgd/crypto/curve25519"},
@@ -32,6 +33,7 @@ func TestImports(t *testing.T) {
 		"wgd/tun":                                 {"wgd/internal/ready", "wgd/internal/rtnl"},
 		"wgd/netcfg":                              {"wgd/internal/rtnl"},
 		"wgd/internal/loud":                       nil,
+		"wgd/internal/oracle":                     nil,
 		"wgd/internal/ready":                      nil,
 		"wgd/internal/rtnl":                       nil,
 		"wgd/internal/seccomp":                    nil,

@@ -3,6 +3,7 @@ package test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -108,8 +109,12 @@ func TestHandshakeTimeAndCounters(t *testing.T) {
 	}
 }
 
-// Stock wg-quick brings the daemon up and down by its own means.
-func TestStockWgQuick(t *testing.T) {
+// Stock wg-quick brings the daemon up and down by its own means, with stock wg or with ours.
+func TestStockWgQuick(t *testing.T) { stockWgQuick(t, false) }
+
+func TestStockWgQuickWithOurWg(t *testing.T) { stockWgQuick(t, true) }
+
+func stockWgQuick(t *testing.T, ourWg bool) {
 	t.Parallel()
 	daemon := wgd(t)
 	a, b := newPair(t)
@@ -130,6 +135,29 @@ case $1 in
 -l) echo nameserver 10.9.0.53 ;;
 esac
 `), 0o755)
+	script, err := exec.LookPath("wg-quick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ourWg {
+		// It takes wg from its own directory first.
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script = filepath.Join(dir, "wg-quick")
+		os.WriteFile(script, text, 0o755)
+		notes := filepath.Join(dir, "wg-was-called")
+		os.WriteFile(filepath.Join(dir, "wg"), []byte("#!/bin/sh\necho $1 >>"+notes+"\nexec "+toolName(t)+` "$@"`+"\n"), 0o755)
+		defer func() {
+			called, _ := os.ReadFile(notes)
+			for _, command := range []string{"setconf", "show", "showconf"} {
+				if !strings.Contains(string(called), command+"\n") {
+					t.Errorf("wg-quick has not called wg %s: %q", command, called)
+				}
+			}
+		}()
+	}
 	ifname := unique("q")
 	conf := filepath.Join(dir, ifname+".conf")
 	text := fmt.Sprintf(`[Interface]
@@ -152,7 +180,7 @@ PersistentKeepalive = 25
 	}
 	quick := func(verb string) {
 		t.Helper()
-		a.run("env", "WG_QUICK_USERSPACE_IMPLEMENTATION="+daemon, "PATH="+dir+":"+os.Getenv("PATH"), "wg-quick", verb, conf)
+		a.run("env", "WG_QUICK_USERSPACE_IMPLEMENTATION="+daemon, "PATH="+dir+":"+os.Getenv("PATH"), script, verb, conf)
 	}
 	for range 2 {
 		quick("up")

@@ -17,10 +17,7 @@ type Client struct {
 
 // Dial connects to the daemon of an interface.
 func Dial(ifname string) (*Client, error) {
-	if err := checkName(ifname); err != nil {
-		return nil, err
-	}
-	conn, err := net.Dial("unix", SocketPath(ifname))
+	conn, err := connect(ifname)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func pubkey() error {
 	if err != nil {
 		return err
 	}
-	if len(bytes.TrimRight(in[min(size, len(in)):], " \t\n\v\f\r")) != 0 {
+	if len(bytes.TrimRight(in[min(size, len(in)):], " \t\n\v\f\r\x00")) != 0 {
 		return errors.New("Trailing characters found after key")
 	}
 	k, err := conf.ParseKey(string(in[:min(size, len(in))]))

@@ -47,7 +47,8 @@ func TestPubkey(t *testing.T) {
 		{private + "\n", public, ""},
 		{private + " \t\v\f\r\n\n", public, ""},
 		{private + "x", "", trailing},
-		{private + "\x00", "", trailing},
+		{private + "\x00", public, ""}, // as wg does
+		{private + "\x00x", "", trailing},
 		{private + "\n" + private, "", trailing},
 		{" " + private, "", trailing},
 		{strings.Repeat("!", 44) + "x", "", trailing},

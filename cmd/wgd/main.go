@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"wgd/wgtool"
 )
 
 // gcPercent keeps the heap small: a router has little memory, and the packet
@@ -23,6 +25,8 @@ const usage = `usage: wgd [-f] INTERFACE    make the interface; -f, --foreground
        wgd run CONF          the same in the foreground, configured from a file
        wgd up CONF           the same in the background
        wgd down CONF         end it
+       wgd show|showconf|set|setconf|addconf|syncconf ...
+                             what wg(8) does; called wg it is that
        wgd genkey            print a new private key
        wgd pubkey            read a private key, print its public key
        wgd genpsk            print a new preshared key
@@ -56,9 +60,12 @@ func harden() error {
 }
 
 func exit(err error) {
+	var text wgtool.Usage
 	switch {
 	case err == errUsage:
 		os.Stderr.WriteString(usage)
+	case errors.As(err, &text):
+		os.Stderr.WriteString(string(text))
 	case err != nil:
 		warn(err)
 	default:
@@ -68,14 +75,27 @@ func exit(err error) {
 }
 
 // warn tells the user, in one line.
-func warn(what any) { fmt.Fprintln(os.Stderr, "wgd:", what) }
+func warn(what any) { fmt.Fprintln(os.Stderr, called+":", what) }
 
-// run does what the arguments say. Called wireguard-go it knows interfaces only.
+// called is the name before messages: wg or wgd.
+var called = "wgd"
+
+// run does what the arguments say. Called wireguard-go it knows interfaces only, called
+// wg it is wg(8).
 func run(program string, args []string) error {
+	if program == "wg" {
+		called = program
+		return wg(args)
+	}
 	if len(args) == 0 {
 		return errUsage
 	}
 	command, rest := args[0], args[1:]
+	if program != "wireguard-go" {
+		if known, err := tool().Run(args); known {
+			return err
+		}
+	}
 	switch command {
 	case "-f", "--foreground":
 		return with(rest, func(name string) error { return runInterface(name, true) })
