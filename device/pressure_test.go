@@ -119,7 +119,7 @@ func TestPressureAmongEquals(t *testing.T) {
 				q.carried(p)
 			}
 			if i%40 == 39 {
-				q.tell(true, noise.Instant(1e15+i/40*1e6))
+				q.tell(true, noise.Instant(1e15)+noise.Instant(i/40)*1e6)
 			}
 		}
 		if d := dropped[0] - dropped[1]; max(d, -d) > (dropped[0]+dropped[1])/20 || dropped[0] < 1000 {
@@ -155,7 +155,7 @@ func TestForgeriesDoNotPress(t *testing.T) {
 	q := &pressure{limit: receiveLimit}
 	const rounds = 1000
 	for i := range rounds {
-		b.clock = stoppedClock{c.fakeClock, noise.Instant(1e15 + i*1e6)}
+		b.clock = stoppedClock{c.fakeClock, noise.Instant(1e15) + noise.Instant(i)*1e6}
 		var burst []datagram
 		for j := range 40 {
 			m := b.sealed(packet4("10.0.0.2", "10.0.0.1", 100))
