@@ -45,7 +45,7 @@ func TestPressure(t *testing.T) {
 		}
 		for now < 5e6 {
 			for {
-				at, atOther := sent*1e6/tt.flood, sentOther*1e6/100
+				at, atOther := int(int64(sent)*1e6/int64(tt.flood)), sentOther*1e4
 				if min(at, atOther) > now {
 					break
 				}
