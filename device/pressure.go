@@ -24,7 +24,8 @@ type pressure struct {
 	pressing bool          // it has been so for standingTime
 	level    int           // of shares
 	stepped  noise.Instant // when level changed
-	chance   uint32        // decides
+	chance   uint32        // decides on the messages in hand
+	draws    int           // messages until it changes
 	one      bool          // level 1 has had its message
 
 	// The peer with the majority of the messages, if there is one: Boyer and Moore's
@@ -82,8 +83,12 @@ func (q *pressure) drop(p *Peer) bool {
 		q.one = true
 		return first
 	}
-	// By chance, for what comes in turns or in fragments must not be hit in step.
-	q.chance = q.chance*1664525 + 1013904223
+	// By chance, for what comes in turns must not be hit in step; and several in a row,
+	// for of the fragments of a datagram none is of use without the others.
+	if q.draws--; q.draws <= 0 {
+		q.draws = dropRun
+		q.chance = q.chance*1664525 + 1013904223
+	}
 	return int(q.chance>>16)*10000>>16 < shares[q.level]
 }
 
@@ -99,6 +104,9 @@ func (q *pressure) carried(p *Peer) {
 		q.votes--
 	}
 }
+
+// dropRun is how many messages share a fate: twice the fragments of 8 KiB.
+const dropRun = 12
 
 // maxVotes bounds what a peer that is quiet now keeps from before.
 const maxVotes = 1 << 10

@@ -128,21 +128,31 @@ func TestPressureAmongEquals(t *testing.T) {
 	}
 }
 
-// Datagrams of two fragments are as likely to arrive as chance has it.
+// Fragments of a datagram mostly arrive together or not at all, wherever it begins.
 func TestPressureOnFragments(t *testing.T) {
 	for level := 5; level <= receiveLimit; level++ {
 		q := pressure{limit: receiveLimit, level: level, pressing: true}
-		whole := 0
-		const sent = 10000
+		whole, some := 0, 0
+		const sent, fragments = 20000, 6
 		for range sent {
-			a, b := q.drop(nil), q.drop(nil)
-			if !a && !b {
+			n := 0
+			for range fragments {
+				if !q.drop(nil) {
+					n++
+				}
+			}
+			some += n
+			if n == fragments {
 				whole++
 			}
+			q.drop(nil) // and something else
 		}
 		share := float64(10000-shares[level]) / 10000
-		if want := share * share * sent; float64(whole) < want*0.9 || float64(whole) > want*1.1 {
-			t.Errorf("level %d: %d of %d arrive, want about %.0f", level, whole, sent, want)
+		if got := float64(some) / (sent * fragments); got < share*0.9 || got > share*1.1 {
+			t.Errorf("level %d: %.3f of all fragments arrive, want %.3f", level, got, share)
+		}
+		if got := float64(whole) / sent; got < share*0.6 {
+			t.Errorf("level %d: %.3f of the datagrams arrive, of %.3f of the fragments", level, got, share)
 		}
 	}
 }
