@@ -83,9 +83,10 @@ func (q *pressure) drop(p *Peer) bool {
 		q.one = true
 		return first
 	}
-	// By chance, for what comes in turns must not be hit in step; and several in a row,
-	// for of the fragments of a datagram none is of use without the others.
-	if q.draws--; q.draws <= 0 {
+	// By chance, for what comes in turns must not be hit in step. One at a time, which
+	// TCP mends best; where that has not helped it is not TCP, and then several in a row:
+	// of the fragments of a datagram none is of use without the others.
+	if q.draws--; q.draws <= 0 || q.level < dropRunLevel {
 		q.draws = dropRun
 		q.chance = q.chance*1664525 + 1013904223
 	}
@@ -105,8 +106,9 @@ func (q *pressure) carried(p *Peer) {
 	}
 }
 
-// dropRun is how many messages share a fate: twice the fragments of 8 KiB.
-const dropRun = 12
+// dropRun is how many messages share a fate from a level on: twice the fragments of
+// 8 KiB.
+const dropRun, dropRunLevel = 12, 5
 
 // maxVotes bounds what a peer that is quiet now keeps from before.
 const maxVotes = 1 << 10
