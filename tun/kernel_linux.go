@@ -501,6 +501,10 @@ func (k *Kernel) Watch(f func(State)) error {
 			return nil
 		}
 		if errors.Is(err, unix.EBADFD) {
+			// The kernel wakes who polls the TUN just before it is gone: Drain may have
+			// found it still there.
+			k.gone.Store(true)
+			k.ready.Close()
 			return ErrRemoved
 		}
 		if err != nil {

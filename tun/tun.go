@@ -24,7 +24,8 @@ type Device interface {
 	// Drain parks until packets may be readable and calls f, which takes them
 	// with TryRead; it repeats while f returns true. A call of f that stopped
 	// before TryRead returned false is repeated without parking. It returns nil
-	// after Close and ErrRemoved when the interface is gone.
+	// after Close and ErrRemoved when the interface is gone, at the latest when Watch
+	// finds it so.
 	Drain(f func() bool) error
 
 	// Poll calls f, which may call TryRead, in whatever goroutine, unless another
