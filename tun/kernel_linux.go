@@ -476,12 +476,18 @@ func sameFile(a, b int) bool {
 }
 
 // socketIn opens a listener in another namespace, on a thread that ends with
-// the goroutine because it stays locked to it.
+// the goroutine because it stays locked to it. The process's first thread cannot end,
+// and would keep the namespace alive: it is held here while another does it.
 func socketIn(ns int) (fd int, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			fd, err = socketIn(ns)
+			runtime.UnlockOSThread()
+			return
+		}
 		if err = unix.Setns(ns, unix.CLONE_NEWNET); err == nil {
 			fd, err = rtnl.Socket(unix.SOCK_NONBLOCK, unix.RTMGRP_LINK|rtnl.GroupNetconf)
 		}
