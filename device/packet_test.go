@@ -31,6 +31,24 @@ func packet4(src, dst string, n int) []byte {
 	return (&node{inner: netip.MustParseAddr(src)}).packet(&node{inner: netip.MustParseAddr(dst)}, n)
 }
 
+// checksumAdd adds b to a ones' complement sum, RFC 1071, slowly. b has at most 64 KiB.
+func checksumAdd(sum uint32, b []byte) uint32 {
+	for ; len(b) >= 2; b = b[2:] {
+		sum += uint32(binary.BigEndian.Uint16(b))
+	}
+	if len(b) == 1 {
+		sum += uint32(b[0]) << 8
+	}
+	return sum
+}
+
+func checksum(sum uint32, b []byte) uint16 {
+	sum = checksumAdd(sum, b)
+	sum = sum&0xffff + sum>>16
+	sum = sum&0xffff + sum>>16
+	return ^uint16(sum)
+}
+
 // traffic sets the traffic class of a packet.
 func traffic(packet []byte, tos byte) []byte {
 	if packet[0]>>4 == 6 {

@@ -4,7 +4,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -107,16 +106,14 @@ func noSuchFamily(err error) bool {
 	return err == unix.EAFNOSUPPORT || err == unix.EADDRNOTAVAIL
 }
 
-// A udpConn is a socket without package net, whose reads give
-// no access to what a reply from the right address needs without allocating.
+// A udpConn is a socket without package net, whose reads give no access to what a
+// reply from the right address needs without allocating.
 type udpConn struct {
 	v6        bool
 	localPort uint16
-	file      *os.File // not on Go's poller
-	raw       syscall.RawConn
-	ready     *ready.Waiter // of file
-	fd        int           // of file
+	ready     *ready.Waiter // of fd
 	closing   atomic.Bool
+	fd        int // open while reading or out.mu is held and closing is not set
 
 	reading sync.Mutex             // held for one burst in; comes before the locks of handle
 	in      *udpReader             // guarded by reading
@@ -140,17 +137,14 @@ func openUDP(v6 bool, port uint16, mark uint32, o udpOptions) (*udpConn, error) 
 		unix.Close(fd)
 		return nil, err
 	}
-	c := &udpConn{v6: v6, localPort: port, file: ready.File(fd, "udp"), fd: fd}
-	if c.raw, err = c.file.SyscallConn(); err == nil {
-		c.ready, err = ready.NewWaiter(fd)
-	}
-	if err != nil {
-		c.file.Close()
+	c := &udpConn{v6: v6, localPort: port, fd: fd}
+	if c.ready, err = ready.NewWaiter(fd); err != nil {
+		unix.Close(fd)
 		return nil, err
 	}
 	c.in = newUDPReader(v6, off&(OffloadGRO|OffloadMmsg) == OffloadMmsg, o.budget.Arena, o.log)
 	c.out.init(c, off, o.log)
-	c.out.mark.Store(mark)
+	c.out.mark = mark
 	if off&OffloadGSO != 0 {
 		// Here, for it is of this thread's network namespace. Without it nothing is
 		// known to be PPP.
@@ -235,19 +229,18 @@ func setUp(fd int, v6 bool, port uint16, mark uint32, o udpOptions) (actual uint
 func (c *udpConn) port() uint16 { return c.localPort }
 
 func (c *udpConn) setMark(mark uint32) error {
-	var err error
-	if e := c.raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(mark))
-	}); e != nil {
-		return e
+	s := &c.out
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.closing.Load() {
+		return os.ErrClosed
 	}
-	if err == nil {
-		c.out.mark.Store(mark)
-		c.out.mu.Lock()
-		c.out.paths.forget() // they may lead elsewhere now
-		c.out.mu.Unlock()
+	if err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_MARK, int(mark)); err != nil {
+		return err
 	}
-	return err
+	s.mark = mark
+	s.paths.forget() // they may lead elsewhere now
+	return nil
 }
 
 func (c *udpConn) close() error {
@@ -259,7 +252,7 @@ func (c *udpConn) close() error {
 	defer c.reading.Unlock()
 	c.out.mu.Lock() // and send
 	defer c.out.mu.Unlock()
-	err := c.file.Close()
+	err := unix.Close(c.fd)
 	c.in.close()
 	c.out.paths.close()
 	return err

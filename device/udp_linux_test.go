@@ -938,7 +938,7 @@ func TestUDPFullSocket(t *testing.T) {
 	c, _ := we.listen(7000)
 	farConn, _ := far.listen(7001)
 	at := arrivals(t, farConn)
-	c.raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 1) }) // the least
+	unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 1) // the least
 
 	lengths := make([]int, 2*udpSendBatch)
 	for i := range lengths {
@@ -981,7 +981,7 @@ func TestUDPMark(t *testing.T) {
 	}
 	for _, c := range []conn{v4, v6} {
 		mark := func() (got int) {
-			c.(*udpConn).raw.Control(func(fd uintptr) { got, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK) })
+			got, err = unix.GetsockoptInt(c.(*udpConn).fd, unix.SOL_SOCKET, unix.SO_MARK)
 			return got
 		}
 		if got := uint32(mark()); got != 0xca6c0001 {

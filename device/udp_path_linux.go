@@ -126,7 +126,7 @@ func (s *udpWriter) choosePath(now noise.Instant) *path {
 	if now >= p.stale && t.routes != nil && !t.looking && !t.closed && t.lookups.allow(now) {
 		t.looking = true
 		// Netlink may wait for whoever changes an interface: not here.
-		go s.lookUp(*s.to, s.mark.Load())
+		go s.lookUp(*s.to, s.mark)
 	}
 	return p
 }

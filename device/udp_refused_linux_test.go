@@ -170,12 +170,10 @@ func TestUDPSocketThatCannotJoin(t *testing.T) {
 			continue
 		}
 		at := arrivals(t, b)
-		a.raw.Control(func(fd uintptr) {
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_NO_CHECK, 1)
-			unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_NO_CHECK6_TX, 1)
-		})
+		unix.SetsockoptInt(a.fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1)
+		unix.SetsockoptInt(a.fd, unix.SOL_UDP, unix.UDP_NO_CHECK6_TX, 1)
 		if a.v6 {
-			b.raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1) })
+			unix.SetsockoptInt(b.fd, unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1)
 			to := endpointT(t, "%s:%d", addr, port)
 			knows(t, a, to)
 			sends(t, a, to, at, same(50, 1452)...)
@@ -211,11 +209,9 @@ func (c *udpConn) sendRefused(to *endpoint, buf []byte, segs []segment, errno un
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin(to, buf, segs)
-	c.raw.Write(func(fd uintptr) bool {
-		s.build()
-		s.refused(fd, errno)
-		return s.tryFlush(fd)
-	})
+	s.build()
+	s.refused(uintptr(c.fd), errno)
+	s.flush()
 	return s.err
 }
 
@@ -384,19 +380,17 @@ func TestUDPOlderKernels(t *testing.T) {
 					t.Errorf("%s: send: %v", tt.name, err)
 				}
 				// Not by the poller's goroutine: it is here that the rules hold.
-				a.raw.Control(func(fd uintptr) {
-					for empty := false; !empty; {
-						var err error
-						if empty, err = a.in.burst(int(fd)); err != nil {
-							t.Errorf("%s: %v", tt.name, err)
-							return
-						}
-						for _, d := range a.in.batch {
-							d.data = bytes.Clone(d.data)
-							got = append(got, d)
-						}
+				for empty := false; !empty; {
+					var err error
+					if empty, err = a.in.burst(a.fd); err != nil {
+						t.Errorf("%s: %v", tt.name, err)
+						return
 					}
-				})
+					for _, d := range a.in.batch {
+						d.data = bytes.Clone(d.data)
+						got = append(got, d)
+					}
+				}
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -661,11 +655,9 @@ func FuzzUDPControl(f *testing.F) {
 func TestUDPEmptySocket(t *testing.T) {
 	for _, off := range mixes {
 		c, _, _ := listenT(t, 0, off)
-		c.raw.Control(func(fd uintptr) {
-			if empty, err := c.in.burst(int(fd)); !empty || err != nil || len(c.in.batch) != 0 {
-				t.Errorf("%07b: %v, %v, %d datagrams", off, empty, err, len(c.in.batch))
-			}
-		})
+		if empty, err := c.in.burst(c.fd); !empty || err != nil || len(c.in.batch) != 0 {
+			t.Errorf("%07b: %v, %v, %d datagrams", off, empty, err, len(c.in.batch))
+		}
 	}
 }
 
@@ -700,14 +692,12 @@ func TestUDPReaderMemory(t *testing.T) {
 		if err := a.send(endpointT(t, "127.0.0.1:%d", b.localPort), buf, segs); err != nil {
 			t.Fatal(err)
 		}
-		b.raw.Control(func(fd uintptr) {
-			if empty, err := b.in.burst(int(fd)); !empty || err != nil || len(b.in.batch) != len(segs) {
-				t.Fatalf("%d datagrams, %v, %v", len(b.in.batch), empty, err)
-			}
-		})
+		if empty, err := b.in.burst(b.fd); !empty || err != nil || len(b.in.batch) != len(segs) {
+			t.Fatalf("%d datagrams, %v, %v", len(b.in.batch), empty, err)
+		}
 		most = max(most, resident())
 	}
-	b.raw.Control(func(fd uintptr) { b.in.burst(int(fd)) })
+	b.in.burst(b.fd)
 	if n := resident(); n > size {
 		t.Errorf("%d bytes are kept, %d were asked for; at most %d", n, size, most)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -42,13 +41,12 @@ const maxSendControl = 88
 //	      <------- one message, size -------->      <- the next -
 type udpWriter struct {
 	conn              *udpConn
-	flush             func(fd uintptr) bool // method value of tryFlush, allocated once
-	tosLevel, tosKind uint32                // of the control message for the traffic class
+	tosLevel, tosKind uint32 // of the control message for the traffic class
 
-	log  *Logger
-	mark atomic.Uint32 // of the socket
+	log *Logger
 
 	mu      sync.Mutex // held while sending; guards all below
+	mark    uint32     // of the socket
 	noBatch bool       // no sendmmsg in this kernel
 	noTOS   bool       // the kernel takes no traffic class with a message
 	noGSO   bool       // no UDP_SEGMENT on this socket
@@ -83,7 +81,6 @@ type udpWriter struct {
 func (s *udpWriter) init(c *udpConn, off Offload, log *Logger) {
 	s.conn = c
 	s.log = log
-	s.flush = s.tryFlush
 	s.evenBug = evenTailBug(kernelRelease())
 	s.now = udpNow
 	s.noBatch = off&OffloadMmsg == 0
@@ -110,11 +107,10 @@ func (c *udpConn) send(to *endpoint, buf []byte, segs []segment) error {
 	s := &c.out
 	s.mu.Lock()
 	s.begin(to, buf, segs)
-	if err := c.raw.Write(s.flush); err != nil {
-		if c.closing.Load() {
-			err = os.ErrClosed
-		}
-		s.fail(err)
+	if c.closing.Load() {
+		s.fail(os.ErrClosed)
+	} else {
+		s.flush()
 	}
 	s.to, s.buf, s.segs = nil, nil, nil
 	err, said := s.err, s.said
@@ -157,9 +153,9 @@ func (s *udpWriter) putName() {
 	}
 }
 
-// tryFlush sends what is left. It is the callback of RawConn.Write, which keeps the
-// descriptor from being closed meanwhile; true: do not wait for anything.
-func (s *udpWriter) tryFlush(fd uintptr) bool {
+// flush sends what is left.
+func (s *udpWriter) flush() {
+	fd := uintptr(s.conn.fd)
 	for s.build() {
 		for s.done < s.count {
 			n, errno := s.transmit(fd)
@@ -171,11 +167,10 @@ func (s *udpWriter) tryFlush(fd uintptr) bool {
 				s.noBatch = true
 				s.say("sendmmsg: %v: done without", errno)
 			case !s.refused(fd, errno):
-				return true // there is no room for the rest either
+				return // there is no room for the rest either
 			}
 		}
 	}
-	return true
 }
 
 // build leaves the messages behind that are done, and describes the next to the
@@ -268,7 +263,7 @@ func setControl(m *unix.Msghdr, control []byte) {
 // the source address alone decides, as in the kernel's WireGuard.
 func (s *udpWriter) putControl(b []byte, tos byte, size int, withSource, withTOS bool) []byte {
 	via := s.to.srcIf
-	if s.mark.Load() != 0 {
+	if s.mark != 0 {
 		via = 0
 	}
 	switch {

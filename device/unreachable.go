@@ -106,9 +106,9 @@ func appendUnreachable(dst, packet []byte) []byte {
 		b[9] = protoICMP
 		copy(b[12:16], packet[16:20])
 		copy(b[16:20], packet[12:16])
-		binary.BigEndian.PutUint16(b[10:], checksum(0, b[:ipv4HeaderSize]))
+		binary.BigEndian.PutUint16(b[10:], ^uint16(tun.Sum(b[:ipv4HeaderSize], 0)))
 		b[20], b[21] = 3, 1
-		binary.BigEndian.PutUint16(b[22:], checksum(0, b[ipv4HeaderSize:]))
+		binary.BigEndian.PutUint16(b[22:], ^uint16(tun.Sum(b[ipv4HeaderSize:], 0)))
 		return b
 	}
 	const head = ipv6HeaderSize + 8
@@ -123,25 +123,7 @@ func appendUnreachable(dst, packet []byte) []byte {
 	copy(b[24:40], packet[8:24])
 	b[40], b[41] = 1, 3
 	// The pseudo-header, RFC 8200 §8.1: addresses, length, next header.
-	pseudo := checksumAdd(uint32(len(b)-ipv6HeaderSize)+protoICMPv6, b[8:40])
-	binary.BigEndian.PutUint16(b[42:], checksum(pseudo, b[ipv6HeaderSize:]))
+	pseudo := tun.Sum(b[8:40], uint32(len(b)-ipv6HeaderSize)+protoICMPv6)
+	binary.BigEndian.PutUint16(b[42:], ^uint16(tun.Sum(b[ipv6HeaderSize:], pseudo)))
 	return b
-}
-
-// checksumAdd adds b to a ones' complement sum: RFC 1071. b has at most 64 KiB.
-func checksumAdd(sum uint32, b []byte) uint32 {
-	for ; len(b) >= 2; b = b[2:] {
-		sum += uint32(binary.BigEndian.Uint16(b))
-	}
-	if len(b) == 1 {
-		sum += uint32(b[0]) << 8
-	}
-	return sum
-}
-
-func checksum(sum uint32, b []byte) uint16 {
-	sum = checksumAdd(sum, b)
-	sum = sum&0xffff + sum>>16
-	sum = sum&0xffff + sum>>16
-	return ^uint16(sum)
 }

@@ -10,9 +10,10 @@ import (
 // end, which does not depend on the order of the bytes in memory but for a swap of the
 // result.
 
-// sum adds the 16-bit words of b, first byte high, to initial < 2³¹. The result is at
-// most 0xffff, and 0 only if all was.
-func sum(b []byte, initial uint32) uint32 {
+// Sum adds the 16-bit words of b, which has less than 2¹⁸ bytes, first byte high, to
+// initial < 2³¹. The result is at most 0xffff, and 0 only if all was. Its complement is
+// the checksum.
+func Sum(b []byte, initial uint32) uint32 {
 	var s uint32
 	if bits.UintSize == 64 {
 		s = sum64(b)
@@ -73,7 +74,7 @@ func sum64(b []byte) uint32 {
 }
 
 // sum32 adds words in the order of the machine, and loads none from an address that is
-// not a multiple of its size: MIPS and ARMv5 trap there. b has less than 2¹⁸ bytes.
+// not a multiple of its size: MIPS and ARMv5 trap there.
 func sum32(b []byte) uint32 {
 	p, n := unsafe.Pointer(unsafe.SliceData(b)), len(b)
 

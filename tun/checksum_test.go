@@ -28,7 +28,7 @@ func TestSum(t *testing.T) {
 				t.Errorf("%s of %d bytes at %p: %#x, want %#x", name, len(b), b, got, want)
 			}
 		}
-		if got := sum(b, 0x7fff0000); got != uint32(slowSum(b, []byte{0x7f, 0xff})) && len(b)%2 == 0 {
+		if got := Sum(b, 0x7fff0000); got != uint32(slowSum(b, []byte{0x7f, 0xff})) && len(b)%2 == 0 {
 			t.Errorf("sum of %d bytes to something: %#x", len(b), got)
 		}
 	}
@@ -51,7 +51,7 @@ func BenchmarkSum(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.SetBytes(int64(n))
 			for b.Loop() {
-				sum(p, 0)
+				Sum(p, 0)
 			}
 		})
 	}

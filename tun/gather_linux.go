@@ -201,11 +201,11 @@ func (r *run) goesOn(p []byte, headers int) bool {
 
 // valid verifies the checksums of a packet.
 func valid(p []byte, ip int, protocol byte) bool {
-	if p[0]>>4 == 4 && sum(p[:ip], 0) != 0xffff {
+	if p[0]>>4 == 4 && Sum(p[:ip], 0) != 0xffff {
 		return false
 	}
 	t := p[ip:]
-	return sum(t, pseudo(p, uint32(protocol))+uint32(len(t))) == 0xffff
+	return Sum(t, pseudo(p, uint32(protocol))+uint32(len(t))) == 0xffff
 }
 
 // open begins a run.
@@ -336,7 +336,7 @@ func (r *run) putHeaders(total int) {
 	if r.ip == ipv4Size {
 		be.PutUint16(p[2:], uint16(total))
 		clear(p[10:12])
-		be.PutUint16(p[10:], ^uint16(sum(p[:ipv4Size], 0)))
+		be.PutUint16(p[10:], ^uint16(Sum(p[:ipv4Size], 0)))
 	} else {
 		be.PutUint16(p[4:], uint16(total-ipv6Size))
 	}

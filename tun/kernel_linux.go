@@ -41,9 +41,7 @@ type Kernel struct {
 	gather  *gatherer   // owned by Gather; nil: packets are written one by one
 	told    atomic.Bool // that the kernel refuses single packets
 
-	polling sync.Mutex
-	turn    func()        // guarded by polling: Poll's
-	takeIt  func(uintptr) // calls turn; allocated once
+	polling sync.Mutex // while f of Poll runs, against another and Close
 
 	// link is what Watch was last told. Its fields are never changed.
 	link   atomic.Pointer[State]
@@ -212,7 +210,6 @@ func newKernel(fd int, off Offload) (*Kernel, error) {
 			k.gather = newGatherer(true, off&UGRO != 0, big, k.writev)
 		}
 	}
-	k.takeIt = func(uintptr) { k.turn() }
 	if k.raw, err = k.file.SyscallConn(); err != nil {
 		k.file.Close()
 		return nil, err
@@ -274,8 +271,9 @@ func (k *Kernel) Poll(f func()) {
 		return // another goroutine is at it
 	}
 	defer k.polling.Unlock()
-	k.turn = f
-	k.raw.Control(k.takeIt) // which keeps fd open
+	if !k.closed.Load() {
+		f()
+	}
 }
 
 func (k *Kernel) TryRead(s *Super) (bool, error) {
@@ -393,8 +391,10 @@ func (k *Kernel) Close() error {
 	k.netlink.Close()
 	k.mu.Unlock()
 	k.ready.Close()
-	k.writing.Lock() // whoever writes now still has the descriptor
-	k.writing.Unlock()
+	k.polling.Lock() // whoever reads or writes now still has the descriptor
+	defer k.polling.Unlock()
+	k.writing.Lock()
+	defer k.writing.Unlock()
 	return k.file.Close()
 }
 

@@ -1,12 +1,15 @@
 package tun
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -79,6 +82,98 @@ func watch(t *testing.T, d Device) (await func(what string, ok func(State) bool)
 			}
 		}
 	}, end
+}
+
+// The main goroutine starts on the process's first thread, and here stays there until
+// TestMain.
+func init() { runtime.LockOSThread() }
+
+const envNamespace = "WGD_TEST_NAMESPACE" // opens sockets in it from the first thread
+
+func TestMain(m *testing.M) {
+	path := os.Getenv(envNamespace)
+	if path == "" {
+		runtime.UnlockOSThread()
+		os.Exit(m.Run())
+	}
+	ns, err := os.Open(path)
+	if err != nil || unix.Gettid() != os.Getpid() {
+		fmt.Println(err, "or not on the first thread")
+		os.Exit(1)
+	}
+	// What a goroutine starts goes on, while it waits, on the same thread.
+	runtime.UnlockOSThread()
+	for range 5 {
+		if _, err := socketIn(int(ns.Fd())); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	fmt.Println("done")
+	io.Copy(io.Discard, os.Stdin)
+}
+
+// No thread stays in a namespace in which a socket was opened: it would not end.
+func TestNoThreadStaysInAnotherNamespace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		loud.Skip(t, "needs root")
+	}
+	holder := exec.Command("unshare", "-n", "cat")
+	hold, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Wait()
+	defer hold.Close()
+	other := otherNamespace(t, holder.Process.Pid)
+
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), fmt.Sprintf("%s=/proc/%d/ns/net", envNamespace, holder.Process.Pid))
+	in, err1 := child.StdinPipe()
+	out, err2 := child.StdoutPipe()
+	if err := errors.Join(err1, err2, child.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer child.Wait()
+	defer in.Close()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "done\n" {
+		t.Fatal(line, err)
+	}
+	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		there := 0
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/ns/net", child.Process.Pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatal("threads:", threads, err)
+		}
+		for _, link := range threads {
+			if name, err := os.Readlink(link); err == nil && name == other {
+				there++
+			}
+		}
+		if there == 0 {
+			break
+		}
+		if time.Since(start) > patience {
+			t.Fatalf("%d threads are in the other namespace", there)
+		}
+	}
+}
+
+// otherNamespace waits until a process is in another namespace, and returns its name.
+func otherNamespace(t *testing.T, pid int) string {
+	t.Helper()
+	own, _ := os.Readlink("/proc/self/task/" + fmt.Sprint(unix.Gettid()) + "/ns/net")
+	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		if name, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && name != own {
+			return name
+		}
+		if time.Since(start) > patience {
+			t.Fatal("no second namespace")
+		}
+	}
 }
 
 func awaitEnd(t *testing.T, what string, c <-chan error, want error) {
@@ -225,16 +320,7 @@ func TestWatchFollowsToAnotherNamespace(t *testing.T) {
 	}
 	defer holder.Wait()
 	defer in.Close()
-	own, _ := os.Readlink("/proc/self/task/" + fmt.Sprint(unix.Gettid()) + "/ns/net")
-	other := fmt.Sprintf("/proc/%d/ns/net", holder.Process.Pid)
-	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		if ns, err := os.Readlink(other); err == nil && ns != own {
-			break
-		}
-		if time.Since(start) > 5*time.Second {
-			t.Fatal("no second namespace")
-		}
-	}
+	otherNamespace(t, holder.Process.Pid)
 	pid := fmt.Sprint(holder.Process.Pid)
 	there := func(args ...string) {
 		t.Helper()

@@ -70,7 +70,7 @@ func complete(p []byte, start, at int) bool {
 	if start+at+2 > len(p) {
 		return false
 	}
-	putChecksum(p[start+at:], sum(p[start:], 0))
+	putChecksum(p[start+at:], Sum(p[start:], 0))
 	return true
 }
 
@@ -124,7 +124,7 @@ func (s *Super) cut(p []byte, h vnetHeader) bool {
 		s.id = be.Uint16(p[4:])
 		clear(p[2:6])
 		clear(p[10:12])
-		s.ipSum = sum(p[:ip], 0)
+		s.ipSum = Sum(p[:ip], 0)
 	case 6:
 		// Extension headers may lie in between.
 		if ip < ipv6Size || ip == ipv6Size && p[6] != protocol || int(be.Uint16(p[4:]))+ipv6Size != len(p) {
@@ -143,7 +143,7 @@ func (s *Super) cut(p []byte, h vnetHeader) bool {
 		clear(t[4:8])
 		t[13] = 0
 	}
-	s.sum = sum(p[ip:headers], s.sum)
+	s.sum = Sum(p[ip:headers], s.sum)
 	s.pos, s.headers, s.ip, s.size, s.n = Headroom+headers, headers, ip, int(h.size), 0
 	return true
 }
@@ -205,7 +205,7 @@ func (s *Super) rewrite(p []byte, last bool) {
 	}
 	t := p[s.ip:]
 	n := uint32(len(t))
-	c := sum(p[s.headers:], s.sum+n) // n is in the pseudo-header
+	c := Sum(p[s.headers:], s.sum+n) // n is in the pseudo-header
 	if s.udp {
 		be.PutUint16(t[4:], uint16(n))
 		putChecksum(t[udpOffset:], c+n)

@@ -57,7 +57,7 @@ type Device interface {
 	// Name and MTU return what f was last told.
 	Watch(f func(State)) error
 
-	// Close must not be called from f of Drain: it waits for it.
+	// Close must not be called from f of Drain or Poll: it waits for it.
 	Close() error
 }
 

@@ -78,7 +78,7 @@ const (
 // §3.1, RFC 8200 §8.1.
 func pseudo(packet []byte, protocol uint32) uint32 {
 	if packet[0]>>4 == 4 {
-		return sum(packet[12:20], protocol)
+		return Sum(packet[12:20], protocol)
 	}
-	return sum(packet[8:40], protocol)
+	return Sum(packet[8:40], protocol)
 }

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	xcrypto "golang.org/x/crypto/chacha20poly1305"
+
+	"wgd/internal/loud"
 )
 
 // Everything here is judged by golang.org/x/crypto/chacha20poly1305.
@@ -356,7 +358,7 @@ func TestTooLong(t *testing.T) {
 	top := int64(1) << 38
 	long, err := syscall.Mmap(-1, 0, int(top), syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
 	if err != nil {
-		t.Skipf("mmap of %d GiB: %v", top>>30, err)
+		loud.Skip(t, "mmap:", err)
 	}
 	defer syscall.Munmap(long)
 	for _, p := range pairs {
