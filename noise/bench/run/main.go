@@ -3,35 +3,26 @@
 // it is not aligned on MIPS or ARMv5.
 //
 //	go run ./noise/bench/run [arch...]
-//
-// It needs qemu-user (not -static, which takes no plugins) and a C compiler.
 package main
 
 import (
 	"debug/elf"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+
+	"wgd/crypto/chacha20poly1305/bench/count"
 )
 
-const counter = "crypto/chacha20poly1305/bench/counter.c"
-
 var targets = []struct {
-	name string
-	env  []string
-	qemu string
-	cpu  string
-
+	count.Target
 	strict bool // the CPU, or some of its kind, cannot load a word from everywhere
 }{
-	{"mips", []string{"GOARCH=mips", "GOMIPS=softfloat"}, "qemu-mips", "24Kc", true},
-	{"mipsle", []string{"GOARCH=mipsle", "GOMIPS=softfloat"}, "qemu-mipsel", "24Kc", true},
-	{"armv5", []string{"GOARCH=arm", "GOARM=5"}, "qemu-arm", "arm926", true},
-	{"arm64", []string{"GOARCH=arm64"}, "qemu-aarch64", "cortex-a53", false},
+	{count.Target{Name: "mips", Env: []string{"GOARCH=mips", "GOMIPS=softfloat"}, QEMU: "qemu-mips", CPU: "24Kc"}, true},
+	{count.Target{Name: "mipsle", Env: []string{"GOARCH=mipsle", "GOMIPS=softfloat"}, QEMU: "qemu-mipsel", CPU: "24Kc"}, true},
+	{count.Target{Name: "armv5", Env: []string{"GOARCH=arm", "GOARM=5"}, QEMU: "qemu-arm", CPU: "arm926"}, true},
+	{count.Target{Name: "arm64", Env: []string{"GOARCH=arm64"}, QEMU: "qemu-aarch64", CPU: "cortex-a53"}, false},
 }
 
 // The parts are packages: each has its text in one piece.
@@ -46,12 +37,8 @@ var parts = []struct {
 }
 
 func main() {
-	tmp, err := os.MkdirTemp("", "bench")
-	check(err)
-	defer os.RemoveAll(tmp)
-	root := strings.TrimSpace(command(nil, "go", "list", "-m", "-f", "{{.Dir}}"))
-	plugin, out := filepath.Join(tmp, "counter.so"), filepath.Join(tmp, "out")
-	command(nil, "cc", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", plugin, filepath.Join(root, counter))
+	counter := count.New()
+	defer counter.Close()
 
 	fmt.Print("one handshake, both sides, in thousands of instructions\n         ")
 	for _, p := range parts {
@@ -60,47 +47,29 @@ func main() {
 	fmt.Printf("%17s%9s\n", "rest", "all")
 	failed := false
 	for _, t := range targets {
-		if len(os.Args) > 1 && !slices.Contains(os.Args[1:], t.name) {
+		if len(os.Args) > 1 && !slices.Contains(os.Args[1:], t.Name) {
 			continue
 		}
-		guest := filepath.Join(tmp, "guest-"+t.name)
-		command(append(t.env, "CGO_ENABLED=0"), "go", "build", "-o", guest, "wgd/noise/bench/guest")
-		symbols := functions(guest)
-		run := func(pluginArgs, n string) []string {
-			// A goroutine preempted by a signal would execute what others do not.
-			command([]string{"COUNTER_OUT=" + out, "GODEBUG=asyncpreemptoff=1"}, t.qemu, "-cpu", t.cpu, "-plugin", plugin+pluginArgs, guest, n)
-			b, err := os.ReadFile(out)
-			check(err)
-			return strings.Split(strings.TrimSpace(string(b)), "\n")
-		}
-
-		all := 0
-		for _, line := range run(fmt.Sprintf(",begin=%#x,end=%#x", symbols["main.markBegin"].Value, symbols["main.markEnd"].Value), "25") {
-			n, err := strconv.Atoi(strings.TrimPrefix(line, "window "))
-			check(err)
-			if all == 0 || n < all {
-				all = n
-			}
-		}
+		g := counter.Build(t.Target, "", "wgd/noise/bench/guest")
+		_, windows := g.Windows("25")
+		all := slices.Min(windows)
 
 		// What 11 handshakes take more than one is ten times one.
-		ranges := ""
+		var ranges []count.Range
 		for _, p := range parts {
-			lo, hi := extent(symbols, p.packages)
-			ranges += fmt.Sprintf(",%s=%#x-%#x", p.name, lo, hi)
+			lo, hi := extent(g.Functions, p.packages)
+			ranges = append(ranges, count.Range{Name: p.name, Lo: lo, Hi: hi})
 		}
-		one, eleven := run(ranges, "1"), run(ranges, "11")
-		fmt.Printf("%-9s", t.name)
+		one, eleven := g.Ranges(ranges, "1"), g.Ranges(ranges, "11")
+		fmt.Printf("%-9s", t.Name)
 		rest, wrong := all, ""
 		share := func(n int) { fmt.Printf("%9.0f (%3.0f %%)", float64(n)/1000, 100*float64(n)/float64(all)) }
 		for i := range parts {
-			_, before, _ := counts(one[i])
-			name, after, misaligned := counts(eleven[i])
-			n := (after - before) / 10
+			n := (eleven[i].Insns - one[i].Insns) / 10
 			rest -= n
 			share(n)
-			if t.strict && misaligned > 0 {
-				wrong += fmt.Sprintf("%s: %d misaligned accesses in %s\n", t.name, misaligned, name)
+			if c := eleven[i]; t.strict && c.Misaligned > 0 {
+				wrong += fmt.Sprintf("%s: %d misaligned accesses in %s\n", t.Name, c.Misaligned, c.Name)
 			}
 		}
 		share(rest)
@@ -113,49 +82,6 @@ func main() {
 	if failed {
 		os.Exit(1)
 	}
-}
-
-func counts(line string) (name string, insns, misaligned int) {
-	// X25519 insns 5767660 accesses 5131860 misaligned 0
-	var accesses int
-	_, err := fmt.Sscanf(line, "%s insns %d accesses %d misaligned %d", &name, &insns, &accesses, &misaligned)
-	check(err)
-	return name, insns, misaligned
-}
-
-func check(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
-
-// command runs a command and returns what it prints.
-func command(env []string, name string, args ...string) string {
-	c := exec.Command(name, args...)
-	c.Env = append(os.Environ(), env...)
-	c.Stderr = os.Stderr
-	out, err := c.Output()
-	if err != nil {
-		check(fmt.Errorf("%s: %w", name, err))
-	}
-	return string(out)
-}
-
-// functions returns the functions of a binary by their names.
-func functions(binary string) map[string]elf.Symbol {
-	f, err := elf.Open(binary)
-	check(err)
-	defer f.Close()
-	symbols, err := f.Symbols()
-	check(err)
-	m := make(map[string]elf.Symbol)
-	for _, s := range symbols {
-		if elf.ST_TYPE(s.Info) == elf.STT_FUNC {
-			m[s.Name] = s
-		}
-	}
-	return m
 }
 
 // extent returns where the text of packages lies.
