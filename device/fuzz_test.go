@@ -23,7 +23,6 @@ func (*nullConn) serve(func([]datagram, bool)) error { return nil }
 func (c *nullConn) fits(*endpoint) int               { return noLimit }
 func (c *nullConn) poll()                            { c.polls++ }
 func (*nullConn) setMark(uint32) error               { return nil }
-func (*nullConn) port() uint16                       { return worldPort }
 func (*nullConn) close() error                       { return nil }
 
 func (c *nullConn) send(_ *endpoint, buf []byte, segs []segment) error {

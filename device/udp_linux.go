@@ -53,7 +53,6 @@ type conn interface {
 	fits(to *endpoint) int
 
 	setMark(mark uint32) error
-	port() uint16
 
 	// close waits for a running handle: not to be called from it, nor under a
 	// lock that it takes. When it returns the port is free.
@@ -225,8 +224,6 @@ func setUp(fd int, v6 bool, port uint16, mark uint32, o udpOptions) (actual uint
 	}
 	return actual, has, err
 }
-
-func (c *udpConn) port() uint16 { return c.localPort }
 
 func (c *udpConn) setMark(mark uint32) error {
 	s := &c.out

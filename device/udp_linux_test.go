@@ -385,7 +385,7 @@ func TestUDPKernelWithoutAFamily(t *testing.T) {
 			if missing == unix.AF_INET {
 				there, absent = v6, v4
 			}
-			if absent != nil || there == nil || port == 0 || there.port() != port {
+			if absent != nil || there == nil || port == 0 || there.(*udpConn).localPort != port {
 				t.Fatalf("without family %d: %v, %v, port %d", missing, v4, v6, port)
 			}
 			there.close()
@@ -421,8 +421,8 @@ func TestUDPPortInUse(t *testing.T) {
 	if v6 == nil {
 		loud.Skip(t, "no IPv6 here")
 	}
-	if v4.port() != port || v6.port() != port {
-		t.Errorf("ports %d and %d, want both %d", v4.port(), v6.port(), port)
+	if v4.localPort != port || v6.localPort != port {
+		t.Errorf("ports %d and %d, want both %d", v4.localPort, v6.localPort, port)
 	}
 	if _, _, _, err := listenUDP(port, 0, udpOptions{offload: allOffloads, budget: testBudget}); err != unix.EADDRINUSE {
 		t.Errorf("both in use: %v", err)
@@ -459,8 +459,8 @@ func TestUDPAnyPortIsFreeInBoth(t *testing.T) {
 		return fd, err
 	})
 	v4, v6, port := listenT(t, 0, allOffloads)
-	if len(blockers) != 3 || v4.port() != port || v6.port() != port {
-		t.Errorf("after %d busy ports: %d and %d, want both %d", len(blockers), v4.port(), v6.port(), port)
+	if len(blockers) != 3 || v4.localPort != port || v6.localPort != port {
+		t.Errorf("after %d busy ports: %d and %d, want both %d", len(blockers), v4.localPort, v6.localPort, port)
 	}
 	for _, fd := range blockers {
 		unix.Close(fd)

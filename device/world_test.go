@@ -344,8 +344,6 @@ func (c *memConn) setMark(uint32) error {
 	return nil
 }
 
-func (c *memConn) port() uint16 { return c.addr.Port() }
-
 func (c *memConn) close() error {
 	c.once.Do(func() {
 		c.w.mu.Lock()
