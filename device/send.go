@@ -141,10 +141,7 @@ func (d *Device) fit(headers []byte, now noise.Instant) {
 	if p == nil {
 		return
 	}
-	if p != tx.peer {
-		d.flush(now)
-		d.begin(p, now)
-	}
+	d.aim(p, now)
 	if c := d.conn(&tx.to); c != nil {
 		n := c.fits(&tx.to) - noise.HeaderSize - noise.TagSize
 		tx.in.Limit(n &^ 15) // they will be padded
@@ -163,10 +160,7 @@ func (d *Device) transmit(packet []byte, now noise.Instant) {
 		d.sendUnreachable(packet, now)
 		return
 	}
-	if peer != tx.peer {
-		d.flush(now)
-		d.begin(peer, now)
-	}
+	d.aim(peer, now)
 	if !tx.to.valid() {
 		d.sendUnreachable(packet, now)
 		return
@@ -181,6 +175,14 @@ func (d *Device) transmit(packet []byte, now noise.Instant) {
 	tx.pressure.carried(peer)
 	if !d.sealPacket(packet, now) {
 		d.stage(peer, packet, now)
+	}
+}
+
+// aim makes the burst one for p.
+func (d *Device) aim(p *Peer, now noise.Instant) {
+	if p != d.tx.peer {
+		d.flush(now)
+		d.begin(p, now)
 	}
 }
 
